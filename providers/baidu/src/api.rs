@@ -18,7 +18,7 @@ use crate::credentials::BceSigner;
 /// The products, each with a host of its own. Instances, subnets and routes are at `bcc`.
 pub const PRODUCTS: [&str; 3] = ["blb", "eip", "bcc"];
 
-const PAGING: Paging = Paging::token("marker", "/nextMarker").size("maxKeys", 1000);
+const PAGING: Paging = Paging::token("marker", "/nextMarker").truncated("/isTruncated").size("maxKeys", 1000);
 
 /// Returns the builder of a client for one of the [`PRODUCTS`].
 #[must_use]

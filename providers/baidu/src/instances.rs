@@ -101,9 +101,9 @@ pub(crate) struct Source(pub(crate) Api);
 impl Source {
     async fn read(&self, call: Call, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
         let call = self.0.config.vpc.iter().fold(call, |call, vpc| call.query("vpcId", vpc));
-        let (keep, key) = (InstanceAnswer::instance, |it: &Option<Instance>| it.as_ref().map(|it| it.id.clone()));
-        let list = self.0.bcc.list(call, "instances", shared_priority, keep, key).await?;
-        Ok(list.flat_map(|instance| instance))
+        let keep = |it: InstanceAnswer| (it.id.clone(), it.instance());
+        let list = self.0.bcc.list(call, "instances", shared_priority, keep, |(id, _)| id.clone()).await?;
+        Ok(list.flat_map(|(_, instance)| instance))
     }
 }
 

@@ -15,7 +15,7 @@ use provider_kit::transport::{Call, Transport};
 use crate::api::{self, Api, PRODUCTS};
 use crate::config::Config;
 use crate::instances::{BccInstances, Source};
-use crate::load_balancers::{self, Place};
+use crate::load_balancers::{self, Place, SharedCaches};
 use crate::routes::RouteRules;
 use crate::{EVENT_SOURCE, NAME};
 
@@ -38,6 +38,7 @@ pub struct Baidu {
     instances: BccInstances,
     load_balancers: LoadBalancerEngine,
     routes: RouteTable<RouteRules>,
+    caches: SharedCaches,
 }
 
 impl Baidu {
@@ -45,16 +46,17 @@ impl Baidu {
     #[must_use]
     pub fn new(config: Config, connections: [Transport; 3]) -> Self {
         let (api, cluster) = (Api::new(Arc::new(config), connections), ClusterView::new(EVENT_SOURCE));
-        let source = Source(api.clone());
+        let (source, caches) = (Source(api.clone()), SharedCaches::default());
         let inventory = Inventory::new(source.clone()).measured(api.bcc.metrics());
         let place = Arc::new(Place::new(inventory.clone(), cluster.clone()));
         let routes = RouteRules::new(inventory.clone(), Arc::clone(&place), cluster.clone());
         Self {
-            load_balancers: load_balancers::load_balancers(source, place, &cluster),
+            load_balancers: load_balancers::load_balancers(source, place, &cluster, Arc::clone(&caches)),
             routes: RouteTable::new(routes, cluster.clone()),
             instances: BccInstances(inventory),
             api,
             cluster,
+            caches,
         }
     }
 
@@ -99,7 +101,8 @@ impl CloudProvider for Baidu {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.load_balancers.set_caches(Arc::clone(&caches));
-        self.cluster.set_caches(caches);
+        self.cluster.set_caches(Arc::clone(&caches));
+        self.caches.get_or_init(|| caches);
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -33,6 +33,8 @@ pub struct Paging {
     is_total_required: bool,
     /// A field that each answer has, if one without items has no field for them.
     constant_field: Option<&'static str>,
+    /// The field of an answer that is `true` if there is another page.
+    truncated: Option<&'static str>,
 }
 
 /// The field of an answer that shows if there is another page.
@@ -59,7 +61,7 @@ enum Next {
 
 impl Paging {
     const fn of(next: Next) -> Self {
-        Self { next, size: None, total: None, is_total_required: false, constant_field: None }
+        Self { next, size: None, total: None, is_total_required: false, constant_field: None, truncated: None }
     }
 
     /// An API that answers whole lists.
@@ -144,6 +146,13 @@ impl Paging {
         Self { constant_field: Some(constant_field), ..self }
     }
 
+    /// Makes a list partial if the answer without a next page has `true` at `place`: the cloud says that there are more
+    /// items, but not where.
+    #[must_use]
+    pub const fn truncated(self, place: &'static str) -> Self {
+        Self { truncated: Some(place), ..self }
+    }
+
     /// Returns the first page number, if pages have numbers, and the query parameter of pages.
     const fn key(self) -> (Option<u32>, &'static str) {
         match self.next {
@@ -166,7 +175,7 @@ impl Paging {
             Next::MarkerLink => None,
         };
         let is_in = |place: &&str| place.split('/').nth(1) == Some(field);
-        self.constant_field == Some(field) || place.iter().chain(self.total.iter()).any(is_in)
+        self.constant_field == Some(field) || place.iter().chain(&self.total).chain(&self.truncated).any(is_in)
     }
 
     fn next_number(self, fields: &Value, here: u32) -> Result<Option<u32>, &'static str> {
@@ -317,6 +326,10 @@ impl<'a> Pages<'a> {
         let next = next.map_err(|text| answer.unexpected(&text))?;
         let step = next.as_ref().map(|next| Step { here: &here, next, follows: next.follows(&here) });
         let goes_on = self.progress.add(offered, added, total, step.as_ref());
+        let is_truncated = |place| fields.pointer(place) == Some(&Value::Bool(true));
+        if next.is_none() && self.paging.truncated.is_some_and(is_truncated) {
+            self.progress.mark_partial("the last page says that there is another one, but not where".to_owned());
+        }
         self.here = next.filter(|_| goes_on);
         Ok(())
     }

@@ -64,7 +64,7 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
                 .is_none_or(|wanted| if is_exact { has == wanted } else { has.contains(wanted) })
         })
     };
-    page(request, "blbList", cloud.blbs.iter().filter(fits).cloned())
+    page(request, cloud.has_more, "blbList", cloud.blbs.iter().filter(fits).cloned())
 }
 
 pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
@@ -144,7 +144,7 @@ pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let kind =
         request.path.rsplit('/').next().and_then(|part| part.strip_suffix("listener")).filter(|it| !it.is_empty());
     let fits = |it: &&Value| kind.is_none_or(|kind| it["listenerType"] == kind);
-    page(request, "listenerList", array(&blb["listeners"]).filter(fits).cloned())
+    page(request, cloud.has_more, "listenerList", array(&blb["listeners"]).filter(fits).cloned())
 }
 
 fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
@@ -227,7 +227,7 @@ pub(crate) fn backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         it["privateIp"] = instance.map_or_else(|| "".into(), |it| it["internalIp"].clone());
         it
     };
-    page(request, "backendServerList", array(&backends).map(with_ip))
+    page(request, cloud.has_more, "backendServerList", array(&backends).map(with_ip))
 }
 
 fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer {

@@ -51,7 +51,7 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             .iter()
             .all(|key| request.query(key).filter(|it| !it.is_empty()).is_none_or(|wanted| it[key] == wanted))
     };
-    page(request, "eipList", cloud.eips.iter().filter(fits).cloned())
+    page(request, cloud.has_more, "eipList", cloud.eips.iter().filter(fits).cloned())
 }
 
 fn check_billing(billing: &Value) -> Result<(), Refused> {

@@ -46,7 +46,7 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             .iter()
             .all(|(query, key)| request.query(query).is_none_or(|wanted| it[key] == wanted))
     };
-    page(request, "instances", cloud.instances.iter().filter(|it| fits(it)).cloned())
+    page(request, cloud.has_more, "instances", cloud.instances.iter().filter(|it| fits(it)).cloned())
 }
 
 /// Lists instances as the gateway does for a cluster.
@@ -67,7 +67,7 @@ pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn subnets(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let fits = |it: &&Value| request.query("vpcId").filter(|it| !it.is_empty()).is_none_or(|vpc| it["vpcId"] == vpc);
-    page(request, "subnets", cloud.subnets.iter().filter(fits).cloned())
+    page(request, cloud.has_more, "subnets", cloud.subnets.iter().filter(fits).cloned())
 }
 
 pub(crate) fn subnet(cloud: &mut Baidu, request: &ApiRequest) -> Answer {

@@ -57,6 +57,8 @@ pub struct Baidu {
     pub blbs: Vec<Value>,
     /// EIPs as the API shows them.
     pub eips: Vec<Value>,
+    /// If set, the last page of each list says that there is another one, but not where.
+    pub has_more: bool,
     /// Time for which a BLB is busy after a change.
     pub busy: Duration,
     work: Operations,
@@ -78,6 +80,7 @@ impl Default for Baidu {
             rules: Vec::new(),
             blbs: Vec::new(),
             eips: Vec::new(),
+            has_more: false,
             busy: Duration::ZERO,
             work: Operations::default(),
             tokens: BTreeMap::new(),
@@ -116,7 +119,7 @@ fn shown(it: &Value, hidden: &[&str]) -> Value {
 }
 
 /// Returns a page of the objects of the request's account.
-fn page(request: &ApiRequest, collection: &str, all: impl Iterator<Item = Value>) -> Answer {
+fn page(request: &ApiRequest, has_more: bool, collection: &str, all: impl Iterator<Item = Value>) -> Answer {
     let number = |key: &str, default| {
         let number = request.query(key).filter(|text| !text.is_empty());
         number.map_or(Ok(default), |text| text.parse::<usize>().map_err(|_| refuse("InappropriateJSON", key)))
@@ -128,7 +131,7 @@ fn page(request: &ApiRequest, collection: &str, all: impl Iterator<Item = Value>
     let all = all.filter(|it| it["account"].is_null() || it["account"] == *request.project);
     let page = Page::starting(all, start, size, &request.effects);
     let items: Vec<_> = page.items.iter().map(|it| shown(it, &["listeners", "backends", "ipv6"])).collect();
-    let mut answer = json!({collection: items, "marker": start.to_string(), "isTruncated": page.next != Next::Nothing, "maxKeys": size});
+    let mut answer = json!({collection: items, "marker": start.to_string(), "isTruncated": has_more || page.next != Next::Nothing, "maxKeys": size});
     match page.next {
         Next::Nothing => {}
         Next::Following => answer["nextMarker"] = (start + size).to_string().into(),

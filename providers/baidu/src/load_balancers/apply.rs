@@ -12,9 +12,10 @@ use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
+use super::eip::fixed_eip;
 use super::object::{Blb, DESCRIPTION, EipSettings, FULL_WEIGHT, POOL, PROTECTED, described, eip_key, public};
 use super::spec::BlbSpec;
-use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_lent};
+use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
 use crate::annotations as key;
 
 /// Time between two attempts while a BLB is busy, and their number.
@@ -81,6 +82,10 @@ impl BlbLoadBalancers {
                 None
             }
             Operation::Delete { resource } if *resource == eip_key() => {
+                // The EIP that replaces this one must be usable, or else the Service would have none.
+                if let Some(ip) = spec.eip.as_ref().and_then(|it| it.fixed_ip.as_ref()) {
+                    fixed_eip(&self.api.eips().await?, ip, id)?;
+                }
                 self.release_all(change, actual, spec).await?;
                 outcome.ingress.retain(|it| it.ip_mode.is_none());
                 None
@@ -111,14 +116,13 @@ impl BlbLoadBalancers {
             body["allocateIpv6"] = true.into();
         }
         let made: Blb = self.api.blb.read(creation(ALL, identity.uid()).json(&body)).await?;
-        let made = self.observed(made);
+        let made = made.observed(&self.api.config.description());
         let balancer = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
         let balancer = balancer.balancer_attributes().cloned().unwrap_or_default();
         let graph = ResourceGraph::default().balancer(balancer);
         let (state, owner_tags, name) = (State::Busy, identity.owner_tags(), identity.name.clone());
         let adopted = false;
-        let made =
-            ObservedLoadBalancer { state, owner_tags, name, adopted, legacy_owner: None, graph: Some(graph), ..made };
+        let made = ObservedLoadBalancer { state, owner_tags, name, adopted, graph: Some(graph), ..made };
         Ok(Applied::Shown(1, Box::new(made)))
     }
 
@@ -128,7 +132,7 @@ impl BlbLoadBalancers {
             let Err(error) = self.api.blb.send(call.clone()).await else { return Ok(()) };
             let is_busy = error.is_conflict() || error.is_invalid();
             let status = if is_busy { self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? } else { None };
-            if status.is_none_or(|blb| blb.observed().state != State::Busy) {
+            if status.is_none_or(|blb| blb.observed(&self.api.config.description()).state != State::Busy) {
                 return Err(error);
             }
             change.callbacks.release_permit();
@@ -176,11 +180,12 @@ impl BlbLoadBalancers {
     }
 
     /// Releases the EIPs of a BLB: the bound one, and those that were created for its Service and are not bound. The EIP
-    /// that a user has bound to a BLB of their own stays bound, unless the Service names it.
+    /// that a user has bound to a BLB of their own stays bound, unless the Service names it. An EIP that
+    /// `spec.loadBalancerIP` names is the user's, even if it was created for the Service.
     async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
         let service = change.identity.service;
         for eip in self.api.eips().await?.iter() {
-            let is_own = self.is_own(eip, actual, Some(service));
+            let is_own = self.is_own(eip, actual, Some(service)) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
             let is_named = named
                 .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);

@@ -20,6 +20,20 @@ const LEGACY_MARK: &str = "cce_auto_create_eip";
 const POLL: Duration = Duration::from_secs(1);
 const POLLS: usize = 60;
 
+fn is_bound_to(eip: &Eip, other: &str) -> Error {
+    Error::invalid(format!("EIP {} is bound to {other}; unbind it, or name another one", eip.eip))
+}
+
+/// Returns the EIP that `spec.loadBalancerIP` names. An EIP that is bound to another BLB is an error.
+pub(super) fn fixed_eip(eips: &[Eip], ip: &str, blb: &str) -> Result<Eip> {
+    let missing = || Error::invalid(format!("loadBalancerIP: there is no EIP {ip} in this account and region"));
+    let eip = eips.iter().find(|it| it.eip == ip).ok_or_else(missing)?;
+    match eip.instance() {
+        Some(other) if other != blb && !eip.is_busy() => Err(is_bound_to(eip, other)),
+        _ => Ok(eip.clone()),
+    }
+}
+
 impl BlbLoadBalancers {
     /// Returns the EIP of a BLB: the bound one, or else one that was created for its Service and is not bound yet.
     pub(super) fn eip_of<'a>(&self, eips: &'a [Eip], blb: &ObservedLoadBalancer) -> Option<&'a Eip> {
@@ -44,10 +58,7 @@ impl BlbLoadBalancers {
         let eips = self.api.eips().await?;
         let named = |name: &str| eips.iter().filter(|it| it.name.as_deref() == Some(name)).collect::<Vec<_>>();
         if let Some(ip) = &spec.fixed_ip {
-            let found = eips.iter().find(|it| it.eip == *ip);
-            return found.cloned().ok_or_else(|| {
-                Error::invalid(format!("loadBalancerIP: there is no EIP {ip} in this account and region"))
-            });
+            return fixed_eip(&eips, ip, blb);
         }
         let (owner, added) = (identity.owner_tags(), text_on(identity.service, key::ADDED_EIP.key()));
         let is_own = |it: &&Eip| {
@@ -110,12 +121,7 @@ impl BlbLoadBalancers {
         }
         match eip.instance() {
             Some(id) if id == blb => return Ok(eip),
-            Some(other) => {
-                return Err(Error::invalid(format!(
-                    "EIP {} is bound to {other}; unbind it, or name another one",
-                    eip.eip
-                )));
-            }
+            Some(other) => return Err(is_bound_to(&eip, other)),
             None => {}
         }
         let body = json!({"instanceType": "BLB", "instanceId": blb});

@@ -2,16 +2,17 @@
 
 mod apply;
 mod eip;
+mod legacy;
 mod object;
 mod place;
 mod spec;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait,
+    Caches, Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -28,6 +29,7 @@ use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 
+use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
 use self::object::{Backend, Blb, EipSettings, Listener, OWN, POOL, SHARE_GROUP, eip_key};
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
@@ -43,25 +45,34 @@ const FEW: usize = 4;
 /// The most characters of a name.
 const LONGEST_NAME: usize = 65;
 
+/// The caches of the process, once they are known.
+pub(crate) type SharedCaches = Arc<OnceLock<Arc<dyn Caches>>>;
+
 /// The BLBs of a region.
 struct BlbLoadBalancers {
     api: Api,
     source: Source,
     place: Arc<Place>,
     deduplicator: EventDeduplicator,
-    /// IDs of BLBs that annotations of Services name. The legacy owner tag of such a BLB is its ID; that of any other,
-    /// its name.
+    /// The Services of the cluster.
+    caches: SharedCaches,
+    /// IDs of BLBs that annotations of Services name: several Services may name one.
     named: Mutex<BTreeSet<String>>,
 }
 
 /// Returns the load balancers of a region.
-pub(crate) fn load_balancers(source: Source, place: Arc<Place>, cluster: &ClusterView) -> LoadBalancerEngine {
+pub(crate) fn load_balancers(
+    source: Source,
+    place: Arc<Place>,
+    cluster: &ClusterView,
+    caches: SharedCaches,
+) -> LoadBalancerEngine {
     let polling =
         Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };
     let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
-    LoadBalancerEngine::of(BlbLoadBalancers { api, source, place, deduplicator, named }, machines, options)
+    LoadBalancerEngine::of(BlbLoadBalancers { api, source, place, deduplicator, caches, named }, machines, options)
 }
 
 fn text_on(service: &Service, annotation: &str) -> Option<String> {
@@ -80,10 +91,9 @@ fn is_lent(service: &Service, id: &str) -> bool {
     text_on(service, key::EXIST_ID.key()).as_deref() == Some(id)
 }
 
-/// Returns a name without what differs between the versions of the Go program: `CCE/SVC/` in front, and the end of a
-/// long one.
-fn legacy_name(name: &str) -> String {
-    name.strip_prefix("CCE/SVC/").unwrap_or(name).chars().take(LONGEST_NAME).collect()
+/// Returns `true` if `spec.loadBalancerIP` names this EIP.
+fn is_fixed(service: &Service, ip: &str) -> bool {
+    service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
 }
 
 /// Shortens a name that is too long; a hash keeps it different from others.
@@ -97,30 +107,33 @@ fn shortened(name: String) -> String {
 }
 
 impl BlbLoadBalancers {
-    fn observed(&self, blb: Blb) -> ObservedLoadBalancer {
-        let mut observed = blb.observed();
-        let is_untagged = observed.owner_tags.service.is_none();
-        if is_untagged && self.named.lock().contains(&observed.id) {
-            observed.legacy_owner = Some(format!("ID {}", observed.id));
-        } else if is_untagged && !observed.adopted {
-            observed.legacy_owner = Some(legacy_name(&observed.name));
+    /// Returns the Services that untagged BLBs may belong to: those of the cluster, and the Service at hand.
+    fn legacy_owners(&self, service: Option<&Service>) -> LegacyOwners {
+        let mut services = self.caches.get().map(|caches| caches.services()).unwrap_or_default();
+        if let Some(service) = service {
+            services.retain(|it| it.metadata.uid != service.metadata.uid);
+            services.push(Arc::new(service.clone()));
         }
-        observed
+        LegacyOwners::new(&self.api.config.cluster, services)
     }
 
-    async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
+    async fn list(&self, service: Option<&Service>) -> Result<ListResult<ObservedLoadBalancer>> {
+        let owners = self.legacy_owners(service);
         let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
-        self.api.blb.list(call, "blbList", &SharedPriority::default(), |it| self.observed(it), id).await
+        let generated = self.api.config.description();
+        let keep = |it: Blb| owners.observed(it.observed(&generated));
+        self.api.blb.list(call, "blbList", &SharedPriority::default(), keep, id).await
     }
 
     /// Reads the BLBs that may be the Service's: by owner tags, by name, and by the IDs in its annotations. The API
     /// cannot search for owner tags, so the whole list is compared.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
-        let mut found = self.list().await?.complete()?.into_items();
-        let added = text_on(identity.service, key::ADDED_ID.key());
+        let service = identity.service;
+        let mut found = self.list(Some(service)).await?.complete()?.into_items();
+        let added = text_on(service, key::ADDED_ID.key());
         let missing = [identity.requested_id.clone(), added].into_iter().flatten();
         for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
-            found.extend(self.by_id(&id, Detail::State).await?);
+            found.extend(self.by_id(&id, Detail::State, Some(service)).await?);
         }
         found.retain(|it| {
             let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
@@ -148,10 +161,13 @@ impl BlbLoadBalancers {
     }
 
     /// Reads a BLB with its listeners, backends and EIP.
-    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
+    async fn by_id(&self, id: &str, detail: Detail, service: Option<&Service>) -> Result<Option<ObservedLoadBalancer>> {
         let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else { return Ok(None) };
         let ipv6 = blb.has_ipv6();
-        let observed = self.observed(blb);
+        let mut observed = blb.observed(&self.api.config.description());
+        if observed.owner_tags.service.is_none() {
+            observed = self.legacy_owners(service).observed(observed);
+        }
         if detail == Detail::State {
             return Ok(Some(observed));
         }
@@ -176,20 +192,18 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let [namespace, name] = [part(&service.metadata.namespace), part(&service.metadata.name)];
-        let generated = format!("CCE/SVC/{}/{namespace}/{name}", self.api.config.cluster);
+        let owner = legacy_owner(&self.api.config.cluster, service);
+        let generated = format!("CCE/SVC/{owner}");
         let default = Naming::of(service);
         let chosen = text_on(service, key::NAME.key());
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
         let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
         self.named.lock().extend(added.iter().chain(&requested_id).cloned());
-        let by_id = requested_id.as_ref().or(added.as_ref()).map(|id| format!("ID {id}"));
         let former: String = default.name.chars().take(32).collect();
         Naming {
             name: chosen.unwrap_or_else(|| shortened(generated)),
-            former_names: vec![former, legacy.clone()],
-            legacy_owner: Some(by_id.unwrap_or(legacy)),
+            former_names: vec![former, legacy],
+            legacy_owner: Some(owner),
             requested_id,
             ..default
         }
@@ -227,17 +241,17 @@ impl LoadBalancerCloud for BlbLoadBalancers {
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
-            Query::All(_) => self.list().await,
+            Query::All(_) => self.list(None).await,
             Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, detail) => {
                 let mut found = Vec::new();
                 if detail == Detail::State && ids.len() >= FEW {
-                    found = self.list().await?.into_items();
+                    found = self.list(None).await?.into_items();
                     found.retain(|it| ids.contains(&it.id));
                 }
                 let missing = ids.iter().filter(|id| !found.iter().any(|it| it.id == **id));
                 let missing: Vec<_> = missing.cloned().collect();
-                let read = try_join_all(missing.iter().map(|id| self.by_id(id, detail))).await?;
+                let read = try_join_all(missing.iter().map(|id| self.by_id(id, detail, None))).await?;
                 found.extend(read.into_iter().flatten());
                 Ok(ListResult::of(found))
             }

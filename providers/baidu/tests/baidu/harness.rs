@@ -13,7 +13,7 @@ use provider_baidu::{Baidu, PRODUCTS, cloud};
 use provider_kit::transport::Builder;
 use serde_json::{Value, json};
 
-use crate::profile::file;
+use crate::profile::{DESCRIPTION, file};
 
 pub(crate) const UID: &str = "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
 pub(crate) const BLB: &str = "service.beta.kubernetes.io/cce-load-balancer-";
@@ -117,6 +117,15 @@ impl Harness {
     pub(crate) async fn delete(&self, provider: &Baidu, service: &Service) -> Result<()> {
         let cluster = cluster();
         provider.load_balancers().unwrap().delete(self.request(service, &[], &cluster)).await
+    }
+
+    /// Makes the BLB and the EIP look as the Go program leaves them.
+    pub(crate) fn go_program_left(&self, name: &str) {
+        let mut cloud = self.fake.lock();
+        cloud.blbs[0]["name"] = name.into();
+        cloud.blbs[0]["desc"] = format!("cce_auto_create_eip{DESCRIPTION}").into();
+        cloud.eips[0]["name"] = name.into();
+        cloud.eips[0]["tags"] = json!([]);
     }
 
     /// Returns the only BLB.

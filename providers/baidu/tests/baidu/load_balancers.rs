@@ -257,15 +257,6 @@ async fn reserved_blb_stays_without_listeners_and_protected_one_with_all() {
     assert_eq!(list(&harness.blb()["listeners"]).count(), 2);
 }
 
-/// Makes the BLB and the EIP look as the Go program leaves them.
-fn as_left(harness: &Harness, name: &str) {
-    let mut cloud = harness.fake.lock();
-    cloud.blbs[0]["name"] = name.into();
-    cloud.blbs[0]["desc"] = format!("cce_auto_create_eip{DESCRIPTION}").into();
-    cloud.eips[0]["name"] = name.into();
-    cloud.eips[0]["tags"] = json!([]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn blb_of_the_go_program_is_taken_over_without_a_change_and_deleted_with_its_eip() {
     for name in ["CCE/SVC/c-1/default/web", "c-1/default/web", "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1"] {
@@ -273,7 +264,7 @@ async fn blb_of_the_go_program_is_taken_over_without_a_change_and_deleted_with_i
         let provider = harness.started().await;
         let mut service = service(&[]);
         harness.ensure(&provider, &mut service).await.unwrap();
-        as_left(&harness, name);
+        harness.go_program_left(name);
         if name.starts_with('a') {
             annotate(&mut service, blb("cce-add-id"), &text(&harness.blb()["blbId"]));
         }
@@ -417,4 +408,14 @@ async fn quota_and_permission_errors_have_their_class() {
     assert!(error.is_quota() && error.to_string().contains("x-bce-request-id"), "{error}");
     harness.fake.fault_injector().fail(Fault::refused_as("POST /v1/blb", 403, "AccessDenied", "no").times(2));
     assert!(harness.ensure(&provider, &mut service(&[])).await.unwrap_err().is_unauthorized());
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_is_truncated_without_a_next_page_is_no_proof() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    harness.fake.lock().has_more = true;
+    let error = harness.ensure(&provider, &mut service(&[])).await.unwrap_err().to_string();
+    assert!(error.contains("list of blbList is partial"), "{error}");
+    assert!(harness.fake.lock().blbs.is_empty());
 }

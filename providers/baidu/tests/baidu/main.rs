@@ -7,6 +7,7 @@ mod contract;
 mod harness;
 mod load_balancers;
 mod nodes;
+mod ownership;
 mod profile;
 mod takeover;
 

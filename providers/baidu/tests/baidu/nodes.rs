@@ -85,6 +85,15 @@ async fn status_of_an_instance_decides_about_its_node() {
     assert!(matches!(state(&harness, with_id("cce://i-00000001")).await, Ok(InstanceState::Gone(_))));
 }
 
+#[tokio::test(start_paused = true)]
+async fn deleted_instances_do_not_make_the_list_partial() {
+    let harness = Harness::new();
+    ["old-1", "old-2"].into_iter().for_each(|name| drop(harness.add_node(name)));
+    harness.fake.lock().instances.iter_mut().skip(2).for_each(|it| it["status"] = "Deleted".into());
+    assert_eq!(metadata(&harness, named("worker-1")).await.provider_id, "cce://i-00000001");
+    assert!(matches!(state(&harness, named("nobody")).await, Ok(InstanceState::Gone(_))));
+}
+
 fn route(node: &str, range: &str) -> Route {
     Route { target_node: node.into(), destination_cidr: range.into(), ..Route::default() }
 }

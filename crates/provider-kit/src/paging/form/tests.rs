@@ -132,7 +132,9 @@ async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
 async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
     let link = Paging::next_link("/next");
     let required = link.required_total("/total");
-    let table: [(Paging, Pages); 4] = [
+    let truncated = Paging::token("marker", "/nextMarker").truncated("/isTruncated");
+    let table: [(Paging, Pages); 5] = [
+        (truncated, |_| json!({"isTruncated": true, "machines": [{"id": 1}]})),
         (required, |_| json!({"machines": []})),
         (required, |_| json!({"machines": [], "total": 1})),
         (link, |query| match query {
