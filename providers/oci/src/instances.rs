@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::cached::Cached;
@@ -441,32 +441,41 @@ impl MachineSource for Source {
 pub(crate) struct Nodes(pub(crate) Inventory<Source>);
 
 impl Nodes {
-    /// Looks up Nodes by an address or a host name label if their name is not an instance's display name.
-    async fn known(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
-        let mut nodes = nodes.to_vec();
-        if nodes.iter().any(|node| node.provider_id().is_none())
-            && let Ok(list) = self.0.snapshot(priority(request)).await
-        {
-            for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
-                if list.by_name(&node.name).len() > 0 {
-                    continue;
-                }
-                let mut found = list.machines().iter().filter(|it| it.is_at(&node.name));
-                if let (Some(instance), None) = (found.next(), found.next()) {
-                    *node = Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() });
-                }
-            }
+    /// Looks up a Node by an address or a host name label if its name is not an instance's display name. Only a complete
+    /// list proves that no instance has them.
+    async fn known(&self, node: &Arc<Node>, request: LookupRequest) -> Result<Arc<Node>> {
+        if node.provider_id().is_some() {
+            return Ok(Arc::clone(node));
         }
-        nodes
+        let list = self.0.snapshot(priority(request)).await?;
+        if list.by_name(&node.name).len() > 0 {
+            return Ok(Arc::clone(node));
+        }
+        if let Some(reason) = list.partial_reason() {
+            return Err(reason.clone());
+        }
+        let mut found = list.machines().iter().filter(|it| it.is_at(&node.name));
+        Ok(match (found.next(), found.next()) {
+            (Some(instance), None) => {
+                Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() })
+            }
+            _ => Arc::clone(node),
+        })
     }
 }
 
 #[async_trait]
 impl Instances for Nodes {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        let known = self.known(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| Ok(self.0.state_of(found?, node, request))).collect()
+        let known = join_all(nodes.iter().map(|node| self.known(node, request))).await;
+        let sought: Vec<_> = known.iter().flatten().cloned().collect();
+        let mut found = self.0.find_all(&sought, request.fresh, priority(request)).await.into_iter();
+        let states = nodes.iter().zip(known).map(|(node, known)| {
+            known?;
+            let found = found.next().ok_or_else(|| Error::other(format!("Node {} was not looked up", node.name)))?;
+            Ok(self.0.state_of(found?, node, request))
+        });
+        states.collect()
     }
 }
 

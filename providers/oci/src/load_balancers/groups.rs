@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::spec::LoadBalancerSpec;
-use crate::api::Api;
+use crate::api::{Api, created};
 
 const ALL: &str = "/20160918/networkSecurityGroups";
 const ONE: &str = "/20160918/networkSecurityGroups/{id}";
@@ -224,9 +224,10 @@ impl Groups {
         }
         let tags = json!({"CreatedBy": "CCM", "ServiceUid": identity.uid()});
         let body = json!({"compartmentId": compartment, "vcnId": vcn, "displayName": Self::name(identity), "freeformTags": tags});
-        let call = Call::post(ALL, &[]).json(&body).header("opc-retry-token", identity.uid()).repeatable();
         let begun = Instant::now();
-        let group: Group = self.0.iaas.read(call).await?;
+        let create =
+            |token| self.0.iaas.read(Call::post(ALL, &[]).json(&body).header("opc-retry-token", token).repeatable());
+        let group: Group = created(identity.uid(), create).await?;
         self.0.monitoring.push("NSG_PROVISION", begun.elapsed(), &group.id, true);
         Ok((group.id, Attributes::default()))
     }
