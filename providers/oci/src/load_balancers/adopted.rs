@@ -114,8 +114,9 @@ impl LoadBalancers {
         let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
-        self.lists.write(identity.service, !identity.is_leaving(), &BTreeSet::new(), &rules).await?;
-        let needs_group = !identity.is_leaving() && spec.mode == SecurityMode::Groups;
+        let is_superseded = self.has_another(identity, id).await?;
+        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
+        let needs_group = is_superseded && spec.mode == SecurityMode::Groups;
         if groups::own(actual).is_some() || !needs_group {
             self.remove_group(change, form, actual, !needs_group).await?;
         }

@@ -152,6 +152,10 @@ impl LoadBalancers {
             Operation::Update { resource: ResourceKey::Pool(_), changes, .. } => {
                 changes.iter().any(|it| it.key == "healthChecker.port")
             }
+            // The rules of another mode are found by the tag.
+            Operation::Update { resource: ResourceKey::Balancer, changes, .. } => {
+                changes.iter().any(|it| it.key == RULES)
+            }
             _ => is_it(&first),
         };
         let (rules, count) = match () {
@@ -353,7 +357,7 @@ impl LoadBalancers {
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
         // Rules and group belong to the Service: another load balancer of it needs them.
-        let is_superseded = !identity.is_leaving();
+        let is_superseded = self.has_another(identity, id).await?;
         self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
         let removes_group = !is_superseded || spec.mode != SecurityMode::Groups;
         // A load balancer that could not be created may refuse to leave its group.
@@ -378,6 +382,20 @@ impl LoadBalancers {
             return Ok(Applied::Removed);
         }
         Ok(Applied::Begun(change.operations.len()))
+    }
+
+    /// Returns `true` if the Service stays, and has a load balancer besides this one.
+    pub(super) async fn has_another(&self, identity: &Identity<'_>, id: &str) -> Result<bool> {
+        if identity.is_leaving() {
+            return Ok(false);
+        }
+        let is_own = |it: &ObservedLoadBalancer| match &it.owner_tags.service {
+            Some(uid) => uid == identity.uid(),
+            None => it.legacy_owner == identity.legacy_owner,
+        };
+        let is_balancer =
+            |it: &ObservedLoadBalancer| it.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_some());
+        Ok(self.find(identity).await?.iter().any(|it| it.id != id && is_own(it) && is_balancer(it)))
     }
 
     /// Returns the group of a Service's load balancer. A former deletion may have been interrupted after it took the group
