@@ -297,7 +297,15 @@ impl Groups {
         let seen = self.rules(own, uid).await?;
         self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
         match self.0.iaas.send(Call::delete(ONE, &[own])).await {
-            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_not_found() => {
+                return match self.0.iaas.find::<Group>(Call::get(ONE, &[own])).await? {
+                    Some(group) if group.lifecycle_state == "AVAILABLE" => Err(Error::unauthorized(format!(
+                        "network security group {own} exists, and may not be deleted: allow the principal to manage \
+                         network-security-groups"
+                    ))),
+                    _ => Ok(false),
+                };
+            }
             answer => drop(answer?),
         }
         self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);

@@ -7,6 +7,7 @@ mod create;
 mod desired;
 mod groups;
 mod objects;
+mod remove;
 mod security;
 mod spec;
 mod work;
