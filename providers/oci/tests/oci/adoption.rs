@@ -6,7 +6,7 @@ use cloud_provider::Service;
 use oci_fake::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, service};
+use crate::harness::{Harness, UID, service};
 
 const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 const MODE: &str = "oci.oraclecloud.com/security-rule-management-mode";
@@ -154,7 +154,12 @@ async fn rules_are_removed_when_the_mode_becomes_none_and_those_of_a_user_stay_f
     harness.ensure(&provider, &mut none).await.unwrap();
     let tags = harness.balancer("loadbalancer")["freeformTags"].clone();
     assert_eq!((rules(&harness), &tags["ccm-rs/security-rules"]), (0, &json!("None")));
-    assert!(tags["ccm-rs/service-uid"].is_string() || tags.as_object().unwrap().len() > 1, "{tags}");
+    assert_eq!(tags["ccm-rs/service"], UID, "the other tags stay");
+    let rule = json!({"protocol": "6", "source": "0.0.0.0/0", "isStateless": false,
+        "tcpOptions": {"destinationPortRange": {"min": 80, "max": 80}}});
+    harness.fake.lock().objects.get_mut(LISTS[0]).unwrap()["ingressSecurityRules"].as_array_mut().unwrap().push(rule);
+    harness.delete(&provider, &none).await.unwrap();
+    assert_eq!(rules(&harness), 1);
 }
 
 #[tokio::test(start_paused = true)]
