@@ -31,6 +31,26 @@ pub enum SecurityMode {
     None,
 }
 
+impl SecurityMode {
+    const NAMES: [(Self, &str); 4] =
+        [(Self::All, "All"), (Self::Frontend, "Frontend"), (Self::Groups, "NSG"), (Self::None, "None")];
+
+    /// Returns the name of the mode in the tag of a load balancer.
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(mode, _)| *mode == self).map_or("None", |(_, name)| name)
+    }
+
+    /// Returns the mode of this name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(_, it)| *it == name).map(|(mode, _)| mode)
+    }
+
+    /// Returns `true` if rules are written to security lists.
+    pub(crate) fn has_lists(self) -> bool {
+        [Self::All, Self::Frontend].contains(&self)
+    }
+}
+
 /// TLS settings: the cipher suite and the protocol versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsSettings {

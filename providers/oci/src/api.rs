@@ -105,6 +105,17 @@ impl Api {
     }
 }
 
+/// Sends a creation with a token, by which the cloud knows a repetition. A token whose object was deleted is refused for a
+/// day: another one follows.
+pub(crate) async fn created<T, F: Future<Output = Result<T>>>(token: &str, send: impl Fn(String) -> F) -> Result<T> {
+    match send(token.to_owned()).await {
+        Err(error) if error.code() == "InvalidatedRetryToken" => {
+            send(format!("{token}-{}", jiff::Timestamp::now().as_millisecond())).await
+        }
+        answer => answer,
+    }
+}
+
 fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
         "LimitExceeded" | "QuotaExceeded" | "OutOfHostCapacity" => Some(Error::quota),

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, InstanceMetadata, InstanceState, Instances, LookupRequest, Node, Result, async_trait};
+use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
-use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
 use provider_kit::paging::ListResult;
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::transport::{Call, Priority};
@@ -174,7 +174,7 @@ impl Instance {
         &self.answer.compartment_id
     }
 
-    fn is_at(&self, text: &str) -> bool {
+    pub(crate) fn is_at(&self, text: &str) -> bool {
         let ips = || self.internal.iter().chain(&self.external);
         let dashed = || self.ipv6.iter().any(|it| it.to_string().replace(':', "-") == text);
         text.parse().is_ok_and(|ip: IpAddr| ips().any(|it| *it == ip))
@@ -335,7 +335,8 @@ impl Source {
     /// Returns `true` if a list of the compartment has the instance, although a read by its OCID was answered 404, which
     /// may also mean that the read is not permitted.
     async fn is_listed(&self, id: &str) -> Result<bool> {
-        let nodes = self.cluster.nodes().unwrap_or_default();
+        // Without its Node, nothing says which compartment to list.
+        let nodes = self.cluster.nodes().ok_or_else(|| Error::other("the Nodes of the cluster are not known yet"))?;
         let node = nodes.iter().find(|node| node.provider_id.ends_with(id));
         let compartment = self.compartment_of(node.map(|it| &**it)).await?;
         let known = Arc::clone(self.known.lock().entry(compartment.clone()).or_default());
@@ -435,51 +436,4 @@ impl MachineSource for Source {
     fn place(&self) -> String {
         "the compartment of the cluster".to_owned()
     }
-}
-
-/// Machine source for Nodes, by instances.
-pub(crate) struct Nodes(pub(crate) Inventory<Source>);
-
-impl Nodes {
-    /// Looks up Nodes by an address or a host name label if their name is not an instance's display name.
-    async fn known(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
-        let mut nodes = nodes.to_vec();
-        if nodes.iter().any(|node| node.provider_id().is_none())
-            && let Ok(list) = self.0.snapshot(priority(request)).await
-        {
-            for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
-                if list.by_name(&node.name).len() > 0 {
-                    continue;
-                }
-                let mut found = list.machines().iter().filter(|it| it.is_at(&node.name));
-                if let (Some(instance), None) = (found.next(), found.next()) {
-                    *node = Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() });
-                }
-            }
-        }
-        nodes
-    }
-}
-
-#[async_trait]
-impl Instances for Nodes {
-    async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        let known = self.known(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| Ok(self.0.state_of(found?, node, request))).collect()
-    }
-}
-
-/// Returns the patch that gives a Node the labels and the annotation of its instance; `None` if it has them.
-pub(crate) fn node_patch(node: &Node, instance: &Instance, is_ipv6: bool) -> Option<serde_json::Value> {
-    let labels = instance.labels(is_ipv6).into_iter().filter(|(key, _)| !node.labels.contains_key(key));
-    let labels: serde_json::Map<_, _> = labels.map(|(key, value)| (key.to_owned(), value.into())).collect();
-    let mut annotations = serde_json::Map::new();
-    if !node.annotations.contains_key(NODE_COMPARTMENT) {
-        annotations.insert(NODE_COMPARTMENT.to_owned(), instance.compartment().into());
-    }
-    if labels.is_empty() && annotations.is_empty() {
-        return None;
-    }
-    Some(serde_json::json!({"metadata": {"labels": labels, "annotations": annotations}}))
 }

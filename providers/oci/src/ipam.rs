@@ -12,6 +12,7 @@ use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::api::created;
 use crate::instances::{Source, ocid};
 
 /// The key of an instance's metadata that says how many addresses its Pods get, and from which ranges.
@@ -105,9 +106,14 @@ impl FlexRanges {
         if let Some(from) = from {
             body[if is_ipv6 { "ipv6SubnetCidr" } else { "ipv4SubnetCidrAtCreation" }] = from.to_string().into();
         }
-        let token = format!("{}-{length}", vnic.rsplit('.').next().unwrap_or_default());
-        let call = Call::post(path, &[]).json(&body).header("opc-retry-token", token).repeatable();
-        self.source.api.iaas.read(call).await
+        // A token has at most 64 characters.
+        let name: Vec<_> = vnic.chars().rev().take(40).collect();
+        let token = format!("{}-{length}", name.iter().rev().collect::<String>().replace('.', "-"));
+        created(&token, |token| {
+            let call = Call::post(path, &[]).json(&body).header("opc-retry-token", token).repeatable();
+            self.source.api.iaas.read(call)
+        })
+        .await
     }
 }
 

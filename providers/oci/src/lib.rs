@@ -21,6 +21,7 @@ mod ipam;
 mod load_balancers;
 mod metrics;
 mod monitoring;
+mod nodes;
 mod openshift;
 mod provider;
 mod region;

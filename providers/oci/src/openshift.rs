@@ -62,10 +62,17 @@ async fn tag_instance(api: &Api, node: &Node) -> Result<()> {
 
 /// Returns the tags of an instance with those that it lacks; `None` if it lacks none.
 fn missing(present: &Value, common: &Value) -> Option<Value> {
-    let mut wanted = common.clone();
+    let mut wanted = if common.is_object() { common.clone() } else { json!({}) };
+    if !wanted[TAG.0].is_object() {
+        wanted[TAG.0] = json!({});
+    }
     wanted[TAG.0][TAG.1] = TAG.2.into();
     let mut all = if present.is_object() { present.clone() } else { json!({}) };
     for (namespace, tags) in wanted.as_object().into_iter().flatten() {
+        // A namespace that is no object cannot be indexed.
+        if !all[namespace].is_object() {
+            all[namespace] = json!({});
+        }
         for (key, value) in tags.as_object().into_iter().flatten() {
             all[namespace][key] = value.clone();
         }

@@ -16,9 +16,10 @@ use provider_kit::transport::{Call, Connector, Priority, Tls, network};
 
 use crate::api::Api;
 use crate::config::Config;
-use crate::instances::{Nodes, Source, node_patch, ocid};
+use crate::instances::{Source, ocid};
 use crate::ipam::FlexRanges;
 use crate::load_balancers::{LoadBalancers, Services, is_group};
+use crate::nodes::{Nodes, node_patch};
 use crate::openshift::tag_instances;
 use crate::{EVENT_SOURCE, NAME};
 
@@ -129,7 +130,9 @@ async fn update_nodes(inventory: &Inventory<Source>, cluster: &ClusterView, is_i
     for node in &nodes {
         let instance = ocid(&node.provider_id).ok().and_then(|id| list.by_id(id));
         let Some(patch) = instance.and_then(|instance| node_patch(node, instance, is_ipv6)) else { continue };
-        cluster.patch_node(&node.name, &patch).await?;
+        if let Err(error) = cluster.patch_node(&node.name, &patch).await {
+            tracing::warn!(node = &*node.name, %error, "labels and annotations of a Node are not updated");
+        }
     }
     Ok(())
 }

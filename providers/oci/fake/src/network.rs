@@ -87,8 +87,9 @@ pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     if !cloud.visible("vcn").any(|it| it["id"] == request.body["vcnId"]) {
         return Err(not_found());
     }
-    if let Some(known) = cloud.tokens.get(&token).and_then(|id| cloud.objects.get(id)) {
-        return ok(&without_rules(known));
+    if let Some(known) = cloud.tokens.get(&token) {
+        let deleted = || refuse(409, "InvalidatedRetryToken", "The group of this retry token was deleted.");
+        return ok(&without_rules(cloud.objects.get(known).ok_or_else(deleted)?));
     }
     let id = cloud.add_group(request.body["displayName"].as_str().unwrap_or_default());
     cloud.tokens.insert(token, id.clone());

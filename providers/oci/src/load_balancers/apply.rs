@@ -1,7 +1,6 @@
 //! Changes of a load balancer: the order of requests, and the handling of answers.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
@@ -12,19 +11,16 @@ use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
 use super::create::is_missing_target;
-use super::objects::{ADOPTED, Form, PRIVATE_FROM, PROTECTED, backends};
+use super::objects::{Form, RULES, backends, local};
 use super::security::Rule;
 use super::spec::LoadBalancerSpec;
-use super::work::{Work, busy, named};
+use super::work::{busy, named};
 use super::{LoadBalancers, desired, groups, security};
 
-/// Pauses between two reads of a load balancer whose group is deleted with it.
-const PAUSE: Duration = Duration::from_secs(2);
-/// The number of these reads.
-const READS: usize = 60;
-/// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, and the rest.
-const UPDATES: [&[&str]; 3] =
-    [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"]];
+/// The settings of a load balancer that one request changes, in the order of the requests: shape, groups, families,
+/// and the mode of security rules.
+const UPDATES: [&[&str]; 4] =
+    [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"], &[RULES]];
 
 impl LoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
@@ -46,7 +42,7 @@ impl LoadBalancers {
     }
 
     /// Notes that a work request of another program is in the way, if that is the error.
-    fn refused(&self, error: Error, id: &str) -> Error {
+    pub(super) fn refused(&self, error: Error, id: &str) -> Error {
         if error.code() != "IncorrectState" {
             return error;
         }
@@ -95,28 +91,11 @@ impl LoadBalancers {
         }
         let (first, mut count) = (&operations[0], 1);
         match first {
-            Operation::Tag | Operation::Untag => {
-                let mut labels = actual.labels.clone();
-                labels.retain(|key, _| ![PRIVATE_FROM, PROTECTED, groups::OWN].contains(&&**key));
-                let is_adoption = actual.adopted || actual.legacy_owner != change.identity.legacy_owner;
-                let tags = match first {
-                    Operation::Tag => {
-                        labels.extend(is_adoption.then(|| (ADOPTED.to_owned(), "true".to_owned())));
-                        json!(change.identity.owner_tags().among(labels))
-                    }
-                    _ => json!(labels),
-                };
-                self.send(form, id, Call::put(form.one, &[id]).json(&json!({ "freeformTags": tags }))).await?;
-                let outcome = change.outcome(1).unwrap_or_default();
-                let adopted = *first == Operation::Tag && is_adoption;
-                return Ok(Applied::Shown(
-                    1,
-                    Box::new(ObservedLoadBalancer { state: State::Busy, adopted, ..outcome }),
-                ));
-            }
+            Operation::Tag => return self.tag(change, actual, spec).await,
+            Operation::Untag => return self.release(change, actual, spec).await,
             _ if first.resource() == Some(&groups::resource()) => return self.update_group(change, actual, spec).await,
             _ if first.resource() == Some(&ResourceKey::Balancer) => {
-                return self.update_balancer(change, actual, spec).await;
+                return self.update_balancer(change, actual).await;
             }
             _ => match pool_of(first).filter(|_| !first.deletes(|_| true)) {
                 Some(pool) => {
@@ -167,6 +146,10 @@ impl LoadBalancers {
             Operation::Update { resource: ResourceKey::Pool(_), changes, .. } => {
                 changes.iter().any(|it| it.key == "healthChecker.port")
             }
+            // The rules of another mode are found by the tag.
+            Operation::Update { resource: ResourceKey::Balancer, changes, .. } => {
+                changes.iter().any(|it| it.key == RULES)
+            }
             _ => is_it(&first),
         };
         let (rules, count) = match () {
@@ -184,7 +167,7 @@ impl LoadBalancers {
         Ok(Some(if count == 1 { Applied::Shown(1, shown) } else { Applied::PlanAgain(shown) }))
     }
 
-    async fn send(&self, form: &Form, id: &str, call: Call) -> Result<()> {
+    pub(super) async fn send(&self, form: &Form, id: &str, call: Call) -> Result<()> {
         let is_deletion = call.route().starts_with("DELETE");
         let answer = match form.http(&self.api).send(call).await {
             Err(error) if is_deletion && error.is_not_found() => return Ok(()),
@@ -215,7 +198,7 @@ impl LoadBalancers {
     }
 
     /// Creates, changes or deletes a listener, a certificate or a rule set, or deletes a backend set.
-    async fn change_part(
+    pub(super) async fn change_part(
         &self,
         form: &Form,
         id: &str,
@@ -260,12 +243,7 @@ impl LoadBalancers {
     }
 
     /// Changes settings of the load balancer itself, one request at a time.
-    async fn update_balancer(
-        &self,
-        change: Change<'_>,
-        actual: &ObservedLoadBalancer,
-        spec: &LoadBalancerSpec,
-    ) -> Result<Applied> {
+    async fn update_balancer(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
         let (form, id) = (Form::of_id(&actual.id), &*actual.id);
         let outcome = change.outcome(1).unwrap_or_default();
         let after = outcome.graph.as_ref().and_then(ResourceGraph::balancer_attributes).cloned().unwrap_or_default();
@@ -277,8 +255,14 @@ impl LoadBalancers {
         let path = match number {
             0 => "/20170115/loadBalancers/{id}/updateShape",
             1 => {
-                body["networkSecurityGroupIds"] = group_ids(spec, groups::own(actual))?;
+                body["networkSecurityGroupIds"] = group_ids(&after, groups::own(actual))?;
                 form.groups
+            }
+            3 => {
+                let mut labels = local(&actual.labels);
+                labels.extend(after.text(RULES).map(|mode| (RULES.to_owned(), mode.to_owned())));
+                body = json!({ "freeformTags": change.identity.owner_tags().among(labels) });
+                form.one
             }
             _ => form.one,
         };
@@ -293,119 +277,12 @@ impl LoadBalancers {
         let graph = Some(graph.balancer(settings));
         Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph, state: State::Busy, ..actual.clone() })))
     }
-
-    /// Creates or changes the load balancer's own network security group, or takes it away.
-    async fn update_group(
-        &self,
-        change: Change<'_>,
-        actual: &ObservedLoadBalancer,
-        spec: &LoadBalancerSpec,
-    ) -> Result<Applied> {
-        let (form, id, uid) = (Form::of_id(&actual.id), &*actual.id, change.identity.uid());
-        let outcome = change.outcome(1).unwrap_or_default();
-        let own = match &change.operations[0] {
-            Operation::Delete { .. } => None,
-            _ => {
-                let graph = outcome.graph.clone().unwrap_or_default();
-                Some(self.ensure_group(change.identity, spec, &graph).await?)
-            }
-        };
-        if own.is_some() && groups::own(actual).is_some() {
-            return Ok(Applied::Shown(1, Box::new(outcome)));
-        }
-        let ids = group_ids(spec, own.as_deref())?;
-        self.send(form, id, Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }))).await?;
-        let mut labels = outcome.labels.clone();
-        match own {
-            Some(own) => drop(labels.insert(groups::OWN.to_owned(), own)),
-            None => {
-                self.settle(change, form, id).await?;
-                if let Some(own) = groups::own(actual) {
-                    self.groups.delete(own, uid).await?;
-                }
-                labels.remove(groups::OWN);
-            }
-        }
-        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, labels, ..outcome })))
-    }
-
-    /// Waits until the cloud has finished, where a group can be deleted only afterwards. Returns `false` if the load
-    /// balancer no longer exists.
-    async fn settle(&self, change: Change<'_>, form: &'static Form, id: &str) -> Result<bool> {
-        change.callbacks.release_permit();
-        let settled = self.settled(form, id).await;
-        change.callbacks.reacquire_permit().await;
-        settled
-    }
-
-    async fn settled(&self, form: &'static Form, id: &str) -> Result<bool> {
-        for _ in 0..READS {
-            let is_working = matches!(self.work.state(&self.api, form, id).await?, Work::Running);
-            let found: Option<Value> = form.http(&self.api).find(Call::get(form.one, &[id])).await?;
-            match found.as_ref().and_then(|it| it["lifecycleState"].as_str()) {
-                None | Some("DELETED") => return Ok(false),
-                Some("ACTIVE" | "FAILED") if !is_working => return Ok(true),
-                Some(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
-        Err(busy(id))
-    }
-
-    /// Deletes a load balancer: its rules first, because they can no longer be found afterwards. Its group is taken away and
-    /// deleted before it, too: a group does not tell which cluster it is of.
-    async fn remove(
-        &self,
-        change: Change<'_>,
-        actual: &ObservedLoadBalancer,
-        spec: &LoadBalancerSpec,
-    ) -> Result<Applied> {
-        let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
-        if actual.labels.contains_key(PROTECTED) {
-            return Ok(Applied::Protected);
-        }
-        let graph = actual.graph.clone().unwrap_or_default();
-        let rules = security::rules(graph.resources.get(&security::resource()));
-        // The Service may have moved to a load balancer of another kind, which needs its rules and its group.
-        let is_superseded = form != Form::of_kind(spec.kind) && !identity.is_leaving();
-        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
-        if !is_superseded {
-            self.remove_group(change, form, actual).await?;
-        }
-        match form.http(&self.api).send(Call::delete(form.one, &[id])).await {
-            Err(error) if error.is_not_found() => return Ok(Applied::Gone),
-            answer => {
-                let answer = answer.map_err(|error| self.refused(error, id))?;
-                self.work.begin(id, named(&answer), "DELETE");
-            }
-        }
-        Ok(Applied::Begun(change.operations.len()))
-    }
-
-    /// Deletes the group of a load balancer that is going to be deleted.
-    async fn remove_group(&self, change: Change<'_>, form: &'static Form, actual: &ObservedLoadBalancer) -> Result<()> {
-        let (id, uid) = (&*actual.id, change.identity.uid());
-        let own = match groups::own(actual) {
-            Some(own) => {
-                let settings = actual.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-                let ids = settings.and_then(|it| it.get("networkSecurityGroupIds")).cloned().unwrap_or(json!([]));
-                let call = Call::put(form.groups, &[id]).json(&json!({ "networkSecurityGroupIds": ids }));
-                self.send(form, id, call).await.map_err(|error| self.refused(error, id))?;
-                self.settle(change, form, id).await?;
-                Some(own.to_owned())
-            }
-            // A former deletion may have been interrupted after it took the group away.
-            None => self.groups.id_of(uid, &self.compartment(change.identity.service).await?).await?,
-        };
-        if let Some(own) = own {
-            self.groups.delete(&own, uid).await?;
-        }
-        Ok(())
-    }
 }
 
-/// Returns the groups of a load balancer: those that a user chose, and its own.
-pub(super) fn group_ids(spec: &LoadBalancerSpec, own: Option<&str>) -> Result<Value> {
-    let ids: Vec<_> = spec.groups.iter().map(String::as_str).chain(own).collect();
+/// Returns the groups of a load balancer: those in its settings, which a user chose, and its own.
+pub(super) fn group_ids(settings: &Attributes, own: Option<&str>) -> Result<Value> {
+    let chosen = settings.get("networkSecurityGroupIds").and_then(Value::as_array).into_iter().flatten();
+    let ids: Vec<_> = chosen.filter_map(Value::as_str).chain(own).collect();
     if ids.len() > 5 {
         return Err(Error::invalid(format!(
             "the load balancer would be in {} network security groups, one of them its own; at most 5 are possible",

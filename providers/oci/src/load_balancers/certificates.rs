@@ -70,22 +70,28 @@ impl Certificates {
 }
 
 /// Returns `true` for the name of a later version of a Secret's certificate: `<secret>-<8 hexadecimal digits>`.
-fn is_version(name: &str, secret: &str) -> bool {
+pub(super) fn is_version(name: &str, secret: &str) -> bool {
     let rest = name.strip_prefix(secret).and_then(|rest| rest.strip_prefix('-'));
     rest.is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Fits the names of certificates to those of an existing load balancer. A certificate cannot be changed: another content
 /// gets a name of its own, listeners and backend sets move there, and the former one is deleted. Certificates of others
-/// stay.
-pub(super) fn fitted(mut desired: ResourceGraph, seen: &ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
+/// stay. On a load balancer of a user, each certificate has a name of its own, so that no certificate of the user is
+/// mistaken for one of the Service.
+pub(super) fn fitted(
+    mut desired: ResourceGraph,
+    seen: &ResourceGraph,
+    spec: &LoadBalancerSpec,
+    is_of_user: bool,
+) -> ResourceGraph {
     let secrets: Vec<_> =
         [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().map(|it| it.1.clone()).collect();
     for secret in &secrets {
         let key = certificate(secret);
         let Some(settings) = desired.resources.get(&key).cloned() else { continue };
         let is_same = |it: &Attributes| it.get("certificate") == settings.get("certificate");
-        if seen.resources.get(&key).is_none_or(is_same) {
+        if !is_of_user && seen.resources.get(&key).is_none_or(is_same) {
             continue;
         }
         let digest = settings.text("certificate").unwrap_or_default();
@@ -101,7 +107,7 @@ pub(super) fn fitted(mut desired: ResourceGraph, seen: &ResourceGraph, spec: &Lo
     }
     for (resource, settings) in seen.resources.iter().filter(|(resource, _)| resource.is_of_kind("certificate")) {
         let ResourceKey::CreatedBefore(it) = resource else { continue };
-        let is_former = secrets.iter().any(|secret| it.name == *secret || is_version(&it.name, secret));
+        let is_former = secrets.iter().any(|secret| !is_of_user && it.name == *secret || is_version(&it.name, secret));
         let is_rotated = desired.resources.keys().any(|key| key.is_of_kind("certificate"));
         let is_gone = is_former && is_rotated;
         if !is_gone && !desired.resources.contains_key(resource) {

@@ -7,11 +7,12 @@ use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::apply::{group_ids, listener};
-use super::objects::Form;
+use super::objects::{Form, RULES};
 use super::spec::LoadBalancerSpec;
 use super::work::named;
 use super::{LoadBalancers, security};
 use crate::annotations::SecurityMode;
+use crate::api::created;
 
 /// The namespace of tags that only OKE may write.
 const OKE_TAGS: &str = "orcl-containerengine";
@@ -25,10 +26,12 @@ impl LoadBalancers {
         }
         let graph = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
-        let mut body = settings.nested();
+        let mut body = settings.clone().matching(|key| key != RULES).nested();
         body["compartmentId"] = self.compartment(identity.service).await?.into();
         body["displayName"] = identity.name.as_str().into();
-        body["freeformTags"] = json!(identity.owner_tags().among(spec.freeform.clone()));
+        let mut labels = spec.freeform.clone();
+        labels.insert(RULES.to_owned(), spec.mode.name().to_owned());
+        body["freeformTags"] = json!(identity.owner_tags().among(labels));
         body["definedTags"] = json!(spec.defined);
         if let Some(ip) = spec.reserved_ip {
             body["reservedIps"] = json!([{"id": self.reserved(ip).await?}]);
@@ -44,7 +47,7 @@ impl LoadBalancers {
         }
         if spec.mode == SecurityMode::Groups {
             let own = self.ensure_group(identity, spec, &graph).await?;
-            body["networkSecurityGroupIds"] = group_ids(spec, Some(&own))?;
+            body["networkSecurityGroupIds"] = group_ids(&settings, Some(&own))?;
         }
         let secrets = self.add_parts(&mut body, &graph, spec).await?;
         let answer = match self.post(form, &body, identity.uid(), &secrets).await {
@@ -76,17 +79,11 @@ impl LoadBalancers {
 
     /// Sends the request of a creation. The same token makes a request that is carried out late the same creation.
     async fn post(&self, form: &Form, body: &Value, uid: &str, secrets: &[SecretString]) -> Result<Answer> {
-        let send = |token: String| {
+        created(uid, |token| {
             let call = Call::post(form.all, &[]).json(body).header("opc-retry-token", token).repeatable();
             form.http(&self.api).send(secrets.iter().cloned().fold(call, Call::hide))
-        };
-        match send(uid.to_owned()).await {
-            // The load balancer of this token was deleted meanwhile.
-            Err(error) if error.code() == "InvalidatedRetryToken" => {
-                send(format!("{uid}-{}", jiff::Timestamp::now().as_millisecond())).await
-            }
-            answer => answer,
-        }
+        })
+        .await
     }
 
     async fn reserved(&self, ip: std::net::IpAddr) -> Result<String> {

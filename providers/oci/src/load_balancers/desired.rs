@@ -13,10 +13,10 @@ use provider_kit::load_balancers::{
 use provider_kit::transport::{Call, Priority};
 use serde_json::{Value, json};
 
-use super::objects::{Form, balancer_settings, listener_settings, set_settings, socket};
+use super::objects::{Form, RULES, balancer_settings, listener_settings, set_settings, socket};
 use super::security::{Places, Retained};
 use super::spec::{Families, LoadBalancerSpec, PortSpec};
-use super::{LoadBalancers, certificates, groups, objects, security};
+use super::{LoadBalancers, adopted, certificates, groups, objects, security};
 use crate::annotations::{SecurityMode, TlsSettings};
 use crate::instances::ocid;
 use crate::subnets::Subnet;
@@ -207,7 +207,8 @@ impl LoadBalancers {
     ) -> Result<ResourceGraph> {
         let spec = input.spec;
         let facts = self.facts(spec).await?;
-        let mut graph = ResourceGraph::default().balancer(balancer_settings(&balancer(spec, &facts)));
+        let settings = balancer_settings(&balancer(spec, &facts)).set(RULES, spec.mode.name());
+        let mut graph = ResourceGraph::default().balancer(settings);
         let has_tls = spec.ports.iter().any(|port| port.is_tls);
         for secret in [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls) {
             let certificate = self.certificates.read(secret).await?;
@@ -286,7 +287,17 @@ impl LoadBalancers {
             }
         }
         self.report(identity.service, "immutable", &events);
-        let mut desired = certificates::fitted(desired, seen, spec);
+        let is_of_user = adopted::is_of_user(observed, identity);
+        let mut desired = certificates::fitted(desired, seen, spec, is_of_user);
+        if is_of_user {
+            desired = adopted::fitted(desired, seen, spec);
+        }
+        if settings(seen, RULES).is_none()
+            && let Some(settings) = desired.balancer_attributes().cloned()
+        {
+            // The tag is written with the owner tags: no request for it alone.
+            desired = desired.balancer(settings.matching(|key| key != RULES));
+        }
         for (resource, settings) in seen.resources.iter() {
             let is_kept = resource.is_of_kind("rule set") && spec.rule_sets.is_none();
             if is_kept && !desired.resources.contains_key(resource) {

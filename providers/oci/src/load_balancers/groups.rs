@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::spec::LoadBalancerSpec;
-use crate::api::Api;
+use crate::api::{Api, created};
 
 const ALL: &str = "/20160918/networkSecurityGroups";
 const ONE: &str = "/20160918/networkSecurityGroups/{id}";
@@ -224,9 +224,10 @@ impl Groups {
         }
         let tags = json!({"CreatedBy": "CCM", "ServiceUid": identity.uid()});
         let body = json!({"compartmentId": compartment, "vcnId": vcn, "displayName": Self::name(identity), "freeformTags": tags});
-        let call = Call::post(ALL, &[]).json(&body).header("opc-retry-token", identity.uid()).repeatable();
         let begun = Instant::now();
-        let group: Group = self.0.iaas.read(call).await?;
+        let create =
+            |token| self.0.iaas.read(Call::post(ALL, &[]).json(&body).header("opc-retry-token", token).repeatable());
+        let group: Group = created(identity.uid(), create).await?;
         self.0.monitoring.push("NSG_PROVISION", begun.elapsed(), &group.id, true);
         Ok((group.id, Attributes::default()))
     }
@@ -296,7 +297,15 @@ impl Groups {
         let seen = self.rules(own, uid).await?;
         self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
         match self.0.iaas.send(Call::delete(ONE, &[own])).await {
-            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_not_found() => {
+                return match self.0.iaas.find::<Group>(Call::get(ONE, &[own])).await? {
+                    Some(group) if group.lifecycle_state == "AVAILABLE" => Err(Error::unauthorized(format!(
+                        "network security group {own} exists, and may not be deleted: allow the principal to manage \
+                         network-security-groups"
+                    ))),
+                    _ => Ok(false),
+                };
+            }
             answer => drop(answer?),
         }
         self.0.monitoring.push("NSG_DELETE", begun.elapsed(), own, true);

@@ -1,11 +1,13 @@
 //! Load balancers and network load balancers as a cloud for the engine of provider-kit.
 
+mod adopted;
 mod apply;
 mod certificates;
 mod create;
 mod desired;
 mod groups;
 mod objects;
+mod remove;
 mod security;
 mod spec;
 mod work;
@@ -16,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use cloud_provider::{
     Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
 };
-use futures::future::{try_join, try_join_all};
+use futures::future::{join_all, try_join, try_join_all};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
@@ -33,7 +35,7 @@ use serde_json::Value;
 
 use self::certificates::Certificates;
 use self::groups::Groups;
-use self::objects::{Form, LB, NLB, PRIVATE_FROM, observed};
+use self::objects::{Form, LB, NLB, PRIVATE_FROM, RULES, observed};
 use self::security::SecurityLists;
 use self::spec::LoadBalancerSpec;
 use self::work::{Work, WorkRequests};
@@ -77,14 +79,21 @@ impl Services {
         self.caches.get().map(|it| it.services()).unwrap_or_default()
     }
 
-    /// Returns the rules that a load balancer has: those of its Service, or the default ones if no Service has its UID.
-    fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
+    /// Returns the Service of a load balancer.
+    fn of<'a>(&self, balancer: &ObservedLoadBalancer, all: &'a [Arc<Service>]) -> Option<&'a Arc<Service>> {
         let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
-        let service = all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid);
-        let default = if balancer.kind == NLB.name { SecurityMode::None } else { self.config.security_mode };
-        let spec = service.map(|it| LoadBalancerSpec::of(it, &self.config).spec);
-        // A load balancer of another kind than the Service has by now had another default.
-        spec.filter(|it| Form::of_kind(it.kind).name == balancer.kind).map_or(default, |it| it.mode)
+        all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
+    }
+
+    /// Returns the rules that a load balancer may have: those of its mode, which its tag shows, and of its Service's mode. A
+    /// load balancer with neither has none, because rules in security lists have no owner.
+    fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
+        let recorded = balancer.labels.get(RULES).and_then(|it| SecurityMode::of_name(it));
+        let is_network = balancer.kind == NLB.name;
+        let wanted = self.of(balancer, all).map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
+        let modes = [wanted, recorded];
+        let widest = [SecurityMode::All, SecurityMode::Frontend].into_iter().find(|it| modes.contains(&Some(*it)));
+        widest.or(wanted).or(recorded).unwrap_or(SecurityMode::None)
     }
 }
 
@@ -173,19 +182,25 @@ impl LoadBalancers {
             found.lock().push(it);
             [found.lock().len() - 1]
         });
-        let whole = try_join_all(found.into_inner().into_iter().map(|it| self.listed(it, &services))).await?;
+        let whole = join_all(found.into_inner().into_iter().map(|it| self.listed(it, &services))).await;
         let whole = Mutex::new(whole);
         Ok(positions.flat_map(|at| [std::mem::take(&mut whole.lock()[at])]))
     }
 
     /// Adds what can be added without a request for each load balancer; others get no graph, and are read by OCID.
-    async fn listed(&self, mut it: ObservedLoadBalancer, services: &[Arc<Service>]) -> Result<ObservedLoadBalancer> {
-        if self.work.is_known(&it.id) || it.state != State::Ready || groups::has_any(&it) {
+    async fn listed(&self, mut it: ObservedLoadBalancer, services: &[Arc<Service>]) -> ObservedLoadBalancer {
+        // Subnets of others may not be readable.
+        let is_of_others = it.owner_tags == OwnerTags::default() && self.services.of(&it, services).is_none();
+        if is_of_others || self.work.is_known(&it.id) || it.state != State::Ready || groups::has_any(&it) {
             it.graph = None;
-        } else {
-            self.add_rules(&mut it, services).await?;
+            return it;
         }
-        Ok(it)
+        self.spare_parts(&mut it, None);
+        if let Err(error) = self.add_rules(&mut it, services).await {
+            tracing::warn!(id = it.id, %error, "rules of a load balancer cannot be read with the list; it is read by its OCID");
+            it.graph = None;
+        }
+        it
     }
 
     /// Reads load balancers of both kinds that have a name of the Service, and the one that the Service requests.
@@ -200,14 +215,14 @@ impl LoadBalancers {
                 let found = found.iter().filter(|it| it["displayName"] == name.as_str());
                 try_join_all(found.map(async |it| {
                     let work = self.work.state(&self.api, form, it["id"].as_str().unwrap_or_default()).await?;
-                    self.whole(form, it, work).await
+                    self.whole(form, it, work, Some(identity.uid())).await
                 }))
                 .await
             }
         });
         let mut all: Vec<_> = try_join_all(read).await?.into_iter().flatten().collect();
         if let Some(id) = identity.requested_id.as_ref().filter(|id| !all.iter().any(|it| it.id == **id)) {
-            let requested = self.by_id(id, Detail::Whole).await?;
+            let requested = self.by_id(id, Detail::Whole, Some(identity.uid())).await?;
             all.extend(requested.map(|it| match it.owner_tags == OwnerTags::default() {
                 // It has no owner yet, and any name: the Service's own one stands for it.
                 true => ObservedLoadBalancer {
@@ -230,20 +245,28 @@ impl LoadBalancers {
     }
 
     /// Converts a load balancer, with its work request and the rules that it does not show itself.
-    async fn whole(&self, form: &'static Form, balancer: &Value, work: Work) -> Result<ObservedLoadBalancer> {
+    async fn whole(
+        &self,
+        form: &'static Form,
+        balancer: &Value,
+        work: Work,
+        service: Option<&str>,
+    ) -> Result<ObservedLoadBalancer> {
         let mut it = observed(form, balancer, &self.config.prefix);
+        self.spare_parts(&mut it, service);
         match work {
             Work::Running => it.state = State::Busy,
             Work::Failed(text) => it.state = State::Failed(text),
             Work::Done => {}
         }
-        if it.state == State::Ready {
+        // A failed load balancer may be deleted, and its rules are found only now.
+        if it.state != State::Busy {
             self.add_rules(&mut it, &self.services.all()).await?;
         }
         Ok(it)
     }
 
-    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
+    async fn by_id(&self, id: &str, detail: Detail, service: Option<&str>) -> Result<Option<ObservedLoadBalancer>> {
         let form = Form::of_id(id);
         let work = self.work.state(&self.api, form, id).await?;
         if detail == Detail::State && matches!(work, Work::Running) {
@@ -251,7 +274,7 @@ impl LoadBalancers {
             return Ok(Some(ObservedLoadBalancer { state: State::Busy, ..head }));
         }
         match form.http(&self.api).find::<Value>(Call::get(form.one, &[id])).await? {
-            Some(it) if it["lifecycleState"] != "DELETED" => self.whole(form, &it, work).await.map(Some),
+            Some(it) if it["lifecycleState"] != "DELETED" => self.whole(form, &it, work, service).await.map(Some),
             _ => Ok(None),
         }
     }
@@ -261,7 +284,7 @@ impl LoadBalancers {
         let Some(graph) = balancer.graph.take() else { return Ok(()) };
         let mode = self.services.mode_of(balancer, services);
         let mut graph = self.groups.observed(graph, balancer).await?;
-        if [SecurityMode::All, SecurityMode::Frontend].contains(&mode) {
+        if mode.has_lists() {
             let places = self.places(&graph, mode, None).await?;
             let rules = self.lists.observed(&places).await?;
             if !rules.is_empty() {
@@ -338,7 +361,7 @@ impl LoadBalancerCloud for LoadBalancers {
                 own.as_deref().unwrap_or(self).find(identity).await.map(ListResult::of)
             }
             Query::Ids(ids, detail) => {
-                let found = try_join_all(ids.iter().map(|id| self.by_id(id, detail))).await?;
+                let found = try_join_all(ids.iter().map(|id| self.by_id(id, detail, None))).await?;
                 Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }

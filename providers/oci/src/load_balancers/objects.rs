@@ -192,13 +192,17 @@ pub(crate) fn rule_set_settings(set: &Value) -> Attributes {
 }
 
 /// Returns port, transport and family in the name of a listener. A listener that was made with another protocol has that
-/// protocol in its name.
+/// protocol in its name. Any other name is that of a user's part.
 pub(crate) fn listener_key(name: &str) -> Option<(u16, String)> {
-    let mut parts = name.split('-');
-    let (protocol, port) = (parts.next()?, parts.next()?.parse().ok()?);
-    let protocol = if protocol.starts_with("HTTP") || protocol == "GRPC" { "TCP" } else { protocol };
-    let family = if parts.next() == Some("IPv6") { "-IPv6" } else { "" };
-    Some((port, format!("{protocol}{family}")))
+    let (name, family) = name.strip_suffix("-IPv6").map_or((name, ""), |name| (name, "-IPv6"));
+    let (protocol, port) = name.split_once('-')?;
+    let transport = match protocol {
+        "TCP" | "HTTP" | "HTTP2" | "GRPC" => "TCP",
+        "UDP" | "TCP_AND_UDP" => protocol,
+        _ => return None,
+    };
+    let number: u16 = port.parse().ok().filter(|number: &u16| number.to_string() == port)?;
+    Some((number, format!("{transport}{family}")))
 }
 
 fn objects(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -240,7 +244,9 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
     let text = |key: &str| balancer[key].as_str().unwrap_or_default().to_owned();
     let mut labels = freeform(balancer);
     let owner_tags = OwnerTags::take_from(&mut labels);
-    let adopted = labels.remove(ADOPTED).is_some();
+    let legacy_owner = legacy_owner(&text("displayName"), prefix, form.is_network());
+    let mode = labels.get(RULES).cloned();
+    let adopted = labels.contains_key(ADOPTED);
     let addresses = balancer["ipAddresses"].as_array().into_iter().flatten();
     let mut addresses: Vec<_> =
         addresses.filter_map(|it| Some((it["ipAddress"].as_str()?, it["isPublic"] == true))).collect();
@@ -266,14 +272,14 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
     }
     ObservedLoadBalancer {
         id: text("id"),
-        legacy_owner: legacy_owner(&text("displayName"), prefix, form.is_network()),
+        legacy_owner,
         name: text("displayName"),
         kind: form.name,
         owner_tags,
         labels,
         state,
         ingress: addresses.iter().map(|(ip, _)| ObservedLoadBalancer::ip(ip)).collect(),
-        graph: Some(graph(form, balancer)),
+        graph: Some(graph(form, balancer, mode)),
         adopted,
         created: balancer["timeCreated"].as_str().and_then(|it| it.parse().ok()),
         ..ObservedLoadBalancer::default()
@@ -284,11 +290,24 @@ pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> O
 pub(crate) const PRIVATE_FROM: &str = "ccm-rs/private-from";
 /// A label that the cloud does not have: the load balancer is protected against deletion.
 pub(crate) const PROTECTED: &str = "ccm-rs/protected";
-/// The tag of a load balancer that a user created. It is written and removed with the owner tags.
+/// The tag of a load balancer that a user created: `true`, or the names of the user's listeners and backend sets that look
+/// like those of a Service. It is written and removed with the owner tags.
 pub(crate) const ADOPTED: &str = "ccm-rs/adopted";
+/// The tag with the mode of security rules, and the setting that the plan compares. Without it, nobody knows if rules for
+/// the ports of a load balancer without a Service are those of a user.
+pub(crate) const RULES: &str = "ccm-rs/security-rules";
 
-fn graph(form: &Form, balancer: &Value) -> ResourceGraph {
-    let mut graph = ResourceGraph::default().balancer(balancer_settings(balancer));
+/// Returns the labels that the cloud has, too.
+pub(crate) fn local(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut labels = labels.clone();
+    labels.retain(|key, _| ![PRIVATE_FROM, PROTECTED, super::groups::OWN].contains(&&**key));
+    labels
+}
+
+fn graph(form: &Form, balancer: &Value, mode: Option<String>) -> ResourceGraph {
+    let settings = balancer_settings(balancer);
+    let settings = mode.into_iter().fold(settings, |all, mode| all.set(RULES, mode));
+    let mut graph = ResourceGraph::default().balancer(settings);
     // Parts with other names are those of a user: they stay.
     for (name, set) in objects(&balancer["backendSets"]).filter(|(name, _)| listener_key(name).is_some()) {
         let targets: Targets = set["backends"].as_array().into_iter().flatten().filter_map(target).collect();

@@ -105,6 +105,10 @@ impl DocumentStore for Lists {
     async fn read(&self, key: &String) -> Result<Versioned<Value>> {
         let answer = self.0.iaas.send(Call::get("/20160918/securityLists/{id}", &[key])).await?;
         let version = answer.headers.get("etag").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        if version.is_none() {
+            let text = format!("the cloud shows security list {key} without an etag, so that no change of it is safe");
+            return Err(Error::other(text));
+        }
         Ok(Versioned { document: answer.json()?, version })
     }
 

@@ -192,6 +192,7 @@ impl Reader<'_> {
         merged(&ports, self.is_network).into_iter().map(port).collect()
     }
 
+    /// Returns the mode of security rules. Each kind has an annotation and a default of its own.
     fn mode(&mut self, config: &Config) -> SecurityMode {
         let list = self.pick(&key::LIST_MODE, &key::NETWORK_LIST_MODE);
         let default = if self.is_network { SecurityMode::None } else { config.security_mode };
@@ -225,6 +226,11 @@ impl Reader<'_> {
 }
 
 impl LoadBalancerSpec {
+    /// Returns the mode of security rules of a Service's load balancer of this kind, whatever kind the Service asks for.
+    pub(crate) fn mode_of(service: &Service, is_network: bool, config: &Config) -> SecurityMode {
+        Reader { annotations: Annotations::of(service), service, is_network }.mode(config)
+    }
+
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);

@@ -65,7 +65,7 @@ async fn every_request_and_answer_fits_the_description() {
     reserved.metadata.uid = Some("33333333-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     harness.ensure(&provider, &mut reserved).await.unwrap();
     let id = harness.fake.lock().add_balancer("theirs");
-    let mut adopted = service(&[("oci.oraclecloud.com/load-balancer-id", &id)], json!({}));
+    let mut adopted = service(&[("oci.oraclecloud.com/load-balancer-id", &id)], json!({"ports": [port(81, "TCP")]}));
     adopted.metadata.uid = Some("44444444-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
     harness.ensure(&provider, &mut adopted).await.unwrap();
     harness.delete(&provider, &adopted).await.unwrap();

@@ -63,6 +63,18 @@ async fn node_gets_the_labels_of_its_instance_under_both_forms_of_provider_id() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_with_another_name_than_its_instance_is_not_gone_while_lists_fail() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let node = Node { provider_id: "".into(), name: "worker-1.cluster.example".into(), ..node(&harness) };
+    harness.fake.fault_injector().fail(Fault::status("GET /vnicAttachments", 500));
+    assert!(state(&provider, &node).await.is_err());
+    harness.fake.fault_injector().clear_faults();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(matches!(state(&provider, &node).await.unwrap(), InstanceState::Present { .. }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn addresses_are_those_of_the_primary_vnic() {
     let harness = Harness::new();
     let provider = harness.started().await;

@@ -1,0 +1,144 @@
+//! Load balancers of users, which Services adopt: parts of the user stay, and those of the Service go with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, ResourceGraph, ResourceKey,
+    State,
+};
+use provider_kit::transport::Call;
+use serde_json::{Value, json};
+
+use super::certificates::is_version;
+use super::objects::{ADOPTED, Form, RULES, local};
+use super::spec::LoadBalancerSpec;
+use super::{LoadBalancers, groups, security};
+use crate::annotations::SecurityMode;
+
+/// The longest value of a tag.
+const LONGEST: usize = 256;
+/// Settings that a load balancer of a user keeps.
+const KEPT: [&str; 2] = ["ipMode", "nlbIpVersion"];
+const GROUPS: &str = "networkSecurityGroupIds";
+
+/// Returns `true` if a user created the load balancer.
+pub(super) fn is_of_user(balancer: &ObservedLoadBalancer, identity: &Identity<'_>) -> bool {
+    let is_tagged = balancer.owner_tags.service.as_deref() == Some(identity.uid());
+    balancer.adopted || !is_tagged && balancer.legacy_owner != identity.legacy_owner
+}
+
+/// Returns the name of a listener or a backend set.
+fn name_of<'a>(resource: &'a ResourceKey, settings: &'a Attributes) -> Option<&'a str> {
+    match resource {
+        ResourceKey::Pool(name) => Some(name),
+        ResourceKey::Listener(_) => settings.text("name"),
+        _ => None,
+    }
+}
+
+/// Keeps the families and the network security groups of a user's load balancer; those of the Service are added.
+pub(super) fn fitted(desired: ResourceGraph, seen: &ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
+    let Some(settings) = desired.balancer_attributes().cloned() else { return desired };
+    let settings = settings.matching(|key| !KEPT.contains(&key) && key != GROUPS);
+    let there = seen.balancer_attributes().and_then(|it| it.get(GROUPS)).and_then(Value::as_array);
+    let there = there.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned));
+    let all: BTreeSet<_> = there.chain(spec.groups.iter().cloned()).collect();
+    let settings = if spec.groups.is_empty() { settings } else { settings.set(GROUPS, all) };
+    desired.balancer(settings)
+}
+
+impl LoadBalancers {
+    /// Leaves listeners and backend sets of a user out of the graph of a load balancer that is adopted, or may be. They
+    /// are those that the load balancer had when it was adopted, which its tag lists.
+    pub(super) fn spare_parts(&self, balancer: &mut ObservedLoadBalancer, service: Option<&str>) {
+        let Some(graph) = &mut balancer.graph else { return };
+        let recorded = balancer.labels.get(ADOPTED).map(|it| it.split(' ').map(str::to_owned).collect::<BTreeSet<_>>());
+        let is_legacy = balancer.legacy_owner.as_deref().is_some_and(|uid| {
+            service == Some(uid) || self.services.all().iter().any(|it| it.metadata.uid.as_deref() == Some(uid))
+        });
+        if recorded.is_none() && (balancer.owner_tags != OwnerTags::default() || is_legacy) {
+            return;
+        }
+        let is_theirs = |name: &str| recorded.as_ref().is_none_or(|names| names.contains(name));
+        let (mut foreign, mut names) = (BTreeMap::new(), BTreeSet::new());
+        for (resource, settings) in &graph.resources {
+            if let Some(name) = name_of(resource, settings).filter(|name| is_theirs(name)) {
+                names.insert(name.to_owned());
+                foreign.insert(resource.clone(), "a part that a user created".to_owned());
+            }
+        }
+        graph.resources.retain(|resource, _| !foreign.contains_key(resource));
+        graph.targets.retain(|pool, _| !foreign.contains_key(&ResourceKey::Pool(pool.clone())));
+        balancer.foreign = foreign;
+        if recorded.is_none() && !names.is_empty() {
+            balancer.labels.insert(ADOPTED.to_owned(), names.into_iter().collect::<Vec<_>>().join(" "));
+        }
+    }
+
+    /// Writes the owner tags, the mode of security rules, and the mark of an adoption.
+    pub(super) async fn tag(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (mut labels, adopted) = (local(&actual.labels), is_of_user(actual, change.identity));
+        labels.entry(RULES.to_owned()).or_insert_with(|| spec.mode.name().to_owned());
+        if adopted {
+            let parts = labels.entry(ADOPTED.to_owned()).or_insert_with(|| "true".to_owned());
+            if parts.len() > LONGEST {
+                return Err(Error::invalid(format!(
+                    "load balancer {} has so many parts with names such as TCP-80 that they do not fit into its tag \
+                     {ADOPTED} ({LONGEST} characters): {parts}; rename them, or choose another load balancer",
+                    actual.id
+                )));
+            }
+        } else {
+            labels.remove(ADOPTED);
+        }
+        let tags = json!(change.identity.owner_tags().among(labels));
+        let form = Form::of_id(&actual.id);
+        self.send(form, &actual.id, Call::put(form.one, &[&actual.id]).json(&json!({ "freeformTags": tags }))).await?;
+        let outcome = change.outcome(1).unwrap_or_default();
+        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, adopted, ..outcome })))
+    }
+
+    /// Removes everything of a Service from a load balancer of a user; the tags, by which the rest is found, go last.
+    pub(super) async fn release(
+        &self,
+        change: Change<'_>,
+        actual: &ObservedLoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<Applied> {
+        let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
+        let graph = actual.graph.clone().unwrap_or_default();
+        let rules = security::rules(graph.resources.get(&security::resource()));
+        let is_superseded = self.has_another(identity, id).await?;
+        self.lists.write(identity.service, is_superseded, &BTreeSet::new(), &rules).await?;
+        let needs_group = is_superseded && spec.mode == SecurityMode::Groups;
+        if groups::own(actual).is_some() || !needs_group {
+            self.remove_group(change, form, actual, !needs_group).await?;
+        }
+        let is_version = |name: &str| {
+            [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().any(|secret| is_version(name, &secret.1))
+        };
+        let rank = |resource: &ResourceKey| match resource {
+            ResourceKey::Listener(_) => Some(0),
+            ResourceKey::Pool(_) => Some(1),
+            ResourceKey::CreatedBefore(it) if it.kind == "certificate" && is_version(&it.name) => Some(2),
+            _ => None,
+        };
+        let mut parts: Vec<_> = graph.resources.keys().filter_map(|it| Some((rank(it)?, it.clone()))).collect();
+        parts.sort();
+        for (_, resource) in parts {
+            self.change_part(form, id, &Operation::Delete { resource }, &graph, spec).await?;
+            self.settle(change, form, id).await?;
+        }
+        let mut labels = local(&actual.labels);
+        labels.retain(|key, _| ![ADOPTED, RULES].contains(&&**key));
+        self.send(form, id, Call::put(form.one, &[id]).json(&json!({ "freeformTags": labels }))).await?;
+        let outcome = change.outcome(1).unwrap_or_default();
+        Ok(Applied::Shown(1, Box::new(ObservedLoadBalancer { state: State::Busy, adopted: false, labels, ..outcome })))
+    }
+}
