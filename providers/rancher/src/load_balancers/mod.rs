@@ -18,7 +18,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, OwnerTags, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
+    ObservedLoadBalancer, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
 };
 use provider_kit::paging::ListResult;
 
