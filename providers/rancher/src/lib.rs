@@ -3,7 +3,7 @@
 //! Drop-in replacement for `rancher-cloud-controller-manager`: the same environment variables, names of load balancers
 //! and external services. `docs/providers/rancher.md` lists the differences and their reasons.
 //!
-//! ```
+//! ```no_run
 //! use cloud_provider::{Environment, Setup};
 //!
 //! let environment = Environment::of([
@@ -11,7 +11,6 @@
 //!     ("CATTLE_ACCESS_KEY", "key"),
 //!     ("CATTLE_SECRET_KEY", "s3cret"),
 //! ]);
-//! # rustls::crypto::ring::default_provider().install_default().ok();
 //! let provider = provider_rancher::factory(&Setup { environment, ..Setup::default() })?;
 //! assert_eq!(provider.name(), "rancher");
 //! # Ok::<(), cloud_provider::Error>(())
