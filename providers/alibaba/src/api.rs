@@ -1,5 +1,6 @@
 //! The APIs of Alibaba Cloud: products, requests, pages and refusals.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,13 +61,15 @@ pub(crate) struct Query {
     action: &'static str,
     fields: Map<String, Value>,
     priority: Priority,
+    /// The region, unless it is that of the configuration.
+    region: Option<String>,
 }
 
 impl Query {
     pub(crate) fn new(product: Product, action: &'static str) -> Self {
         let is_urgent = ["Delete", "Remove"].iter().any(|verb| action.starts_with(verb));
         let priority = if is_urgent { Priority::Urgent } else { Priority::Ordinary };
-        Self { product, action, fields: Map::new(), priority }
+        Self { product, action, fields: Map::new(), priority, region: None }
     }
 
     pub(crate) fn set(mut self, key: &str, value: impl serde::Serialize) -> Self {
@@ -84,6 +87,16 @@ impl Query {
 
     pub(crate) fn with_priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
+    }
+
+    /// Sends the action to another region.
+    pub(crate) fn of_region(self, region: &str) -> Self {
+        Self { region: Some(region.to_owned()), ..self }
+    }
+
+    /// Returns `true` for creations that the API carries out once for each token.
+    fn takes_token(&self) -> bool {
+        self.action == "CreateLoadBalancer" || self.product.name == "nlb" && self.action.starts_with("Create")
     }
 
     fn is_read(&self) -> bool {
@@ -114,6 +127,8 @@ struct Connection {
     config: Arc<Config>,
     metadata: Arc<Metadata>,
     product: Product,
+    /// The region, unless it is that of the configuration.
+    region: Option<String>,
     /// The credentials; without them requests are not signed.
     tokens: Option<Arc<Tokens<Chain>>>,
     clock: CloudClock,
@@ -126,7 +141,10 @@ struct Connection {
 impl Session for Connection {
     async fn access(&self) -> Result<Arc<Access>> {
         let find = || async {
-            let region = self.metadata.region().await?;
+            let region = match &self.region {
+                Some(region) => region.clone(),
+                None => self.metadata.region().await?,
+            };
             let url = self.config.endpoint(self.product.name, self.product.variable, &region);
             let access = Access::signed(&url);
             Ok(Arc::new(access.map_err(|error| error.context(format!("{} ({url})", self.product.variable)))?))
@@ -228,12 +246,19 @@ fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 /// Completes a transport, with the setup and what the caller adds.
 pub(crate) type Furnish = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
+/// Returns a transport to a region.
+type Connect = dyn Fn(&str) -> Result<Transport> + Send + Sync;
+
 /// The APIs, and the configuration. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) config: Arc<Config>,
     pub(crate) metadata: Arc<Metadata>,
     clients: Arc<[Transport; 4]>,
+    /// Transports to ECS in other regions.
+    elsewhere: Arc<Mutex<BTreeMap<String, Transport>>>,
+    /// Returns a transport to ECS in another region.
+    connect: Arc<Connect>,
     jobs: Operations<String>,
 }
 
@@ -245,9 +270,21 @@ pub(crate) fn transport(
     tokens: Option<Arc<Tokens<Chain>>>,
     furnish: &Furnish,
 ) -> Result<Transport> {
+    transport_in(None, config, metadata, product, tokens, furnish)
+}
+
+/// Returns a transport to a product in a region, by default in that of the configuration.
+fn transport_in(
+    region: Option<String>,
+    config: &Arc<Config>,
+    metadata: &Arc<Metadata>,
+    product: Product,
+    tokens: Option<Arc<Tokens<Chain>>>,
+    furnish: &Furnish,
+) -> Result<Transport> {
     let (clock, access, last) = Default::default();
     let (config, metadata) = (Arc::clone(config), Arc::clone(metadata));
-    let connection = Arc::new(Connection { config, metadata, product, tokens, clock, access, last });
+    let connection = Arc::new(Connection { config, metadata, product, region, tokens, clock, access, last });
     let http = Transport::of_session(Arc::clone(&connection) as _).signer(connection as _);
     let budget = Budget { refill: Refill::adaptive(product.rate, product.rate * 4), ..Budget::default() };
     let http = furnish(http).budget(budget).refusals(refusal);
@@ -264,6 +301,13 @@ impl Api {
         let tokens = Arc::new(Tokens::of(chain));
         let client = |product| transport(&config, &metadata, product, Some(Arc::clone(&tokens)), furnish);
         let clients = Arc::new([client(ECS)?, client(SLB)?, client(NLB)?, client(VPC)?]);
+        let connect = {
+            let (config, metadata, furnish) = (Arc::clone(&config), Arc::clone(&metadata), Arc::clone(furnish));
+            move |region: &str| {
+                let tokens = Some(Arc::clone(&tokens));
+                transport_in(Some(region.to_owned()), &config, &metadata, ECS, tokens, &furnish)
+            }
+        };
         let nlb = clients[2].clone();
         let jobs = Operations::new(Duration::from_millis(1500), 20, move |ids: Vec<String>| {
             let call = Query::new(NLB, "ListAsynJobs").set("JobIds", &ids).call();
@@ -274,7 +318,11 @@ impl Api {
                     let [id, status] = [&job["Id"], &job["Status"]].map(|it| it.as_str().unwrap_or_default());
                     let outcome = match status {
                         "Succeeded" => Some(Ok(())),
-                        "Failed" => Some(Err(Error::conflict(format!("NLB job {id} failed")))),
+                        "Failed" => {
+                            let [code, message] =
+                                ["ErrorCode", "ErrorMessage"].map(|key| job[key].as_str().unwrap_or_default());
+                            Some(Err(Error::conflict(format!("NLB job {id} failed: {code} {message}"))))
+                        }
                         _ => None,
                     };
                     OperationState { id: id.to_owned(), outcome }
@@ -282,7 +330,7 @@ impl Api {
                 Ok(answer["Jobs"].as_array().into_iter().flatten().map(state).collect())
             }
         });
-        Ok(Self { config, metadata, clients, jobs })
+        Ok(Self { config, metadata, clients, elsewhere: Arc::default(), connect: Arc::new(connect), jobs })
     }
 
     pub(crate) fn client(&self, product: Product) -> &Transport {
@@ -290,7 +338,24 @@ impl Api {
         &self.clients[at.unwrap_or_default()]
     }
 
+    /// Returns the connection for an action, which may be about another region.
+    async fn client_of(&self, query: &Query) -> Result<Transport> {
+        match &query.region {
+            Some(region) if *region != self.metadata.region().await? => {
+                if let Some(client) = self.elsewhere.lock().get(region) {
+                    return Ok(client.clone());
+                }
+                let client = (self.connect)(region)?;
+                Ok(self.elsewhere.lock().entry(region.clone()).or_insert(client).clone())
+            }
+            _ => Ok(self.client(query.product).clone()),
+        }
+    }
+
     async fn regional(&self, query: Query) -> Result<Query> {
+        if let Some(region) = query.region.clone() {
+            return Ok(query.set("RegionId", region));
+        }
         Ok(match query.product.name == "nlb" && query.action == "ListAsynJobs" {
             true => query,
             false => query.set("RegionId", self.metadata.region().await?),
@@ -310,9 +375,13 @@ impl Api {
         self.wait(answer).await
     }
 
-    /// Sends a creation, which is not sent again after a lost answer. The job has not ended yet.
+    /// Sends a creation, which is not sent again after a lost answer. The job has not ended yet. A refusal such as
+    /// `ServiceUnavailable` does not prove that nothing was created: repetitions have the same token.
     pub(crate) async fn create(&self, query: Query) -> Result<Value> {
-        let query = self.regional(query).await?;
+        let mut query = self.regional(query).await?;
+        if query.takes_token() {
+            query = query.set("ClientToken", signing::nonce()?);
+        }
         self.client(query.product).read(query.call()).await
     }
 
@@ -340,7 +409,7 @@ impl Api {
         let properties = ListProperties { what: query.action, totals };
         read_pages(properties, String::new(), key, async |token: String| {
             let query = query.clone().set("NextToken", Some(token).filter(|it| !it.is_empty()));
-            let client = self.client(query.product);
+            let client = self.client_of(&query).await?;
             let mut answer: Value =
                 shared.send_read(|priority| client.read(query.clone().with_priority(priority).call())).await?;
             let next = answer["NextToken"].as_str().filter(|it| !it.is_empty()).map(str::to_owned);

@@ -12,6 +12,7 @@ use http::{Request, StatusCode};
 use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// The annotation that is written when the Pods of a Service have changed.
 const CHANGED: &str = "ccm-rs/endpoints";
@@ -19,6 +20,8 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1";
 const SERVICE: &str = "kubernetes.io/service-name";
 /// Seconds for which changes are collected.
 const SECONDS: u64 = 3;
+/// Pause after a watch that ended early, as it does when the API server is overloaded.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Time until Pods without a network interface are read again.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -71,18 +74,20 @@ impl Endpoints {
         Self { cluster, fence, followed: Arc::default(), task: Arc::default() }
     }
 
-    /// Reads the ready Pods of a Service; `None` if the Service has no EndpointSlices. A Service that `requires` them
-    /// gets an error where they cannot be read.
+    /// Reads the ready Pods of a Service; `None` if the Service has no EndpointSlices and does not `require` them.
+    ///
+    /// # Errors
+    /// Each failed read, so that backends stay as they are.
     pub(crate) async fn of(&self, service: &Service, has_ipv6: bool, requires: bool) -> Result<Option<Vec<Pod>>> {
         let (namespace, name) = names(service);
         let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
-        let (status, list) = match self.cluster.get(&path).await {
-            Ok(answer) => answer,
-            Err(error) if requires => return Err(error),
-            Err(_) => return Ok(None),
-        };
+        // A process that has no client at all never reads EndpointSlices: backends do not differ from sync to sync.
+        if !requires && self.cluster.api().is_err() {
+            return Ok(None);
+        }
+        let (status, list) = self.cluster.get(&path).await?;
         if !status.is_success() {
-            if !requires && [StatusCode::NOT_FOUND, StatusCode::FORBIDDEN].contains(&status) {
+            if !requires && status == StatusCode::NOT_FOUND {
                 return Ok(None);
             }
             let text = format!("cannot read EndpointSlices of Service {namespace}/{name}: status {status}");
@@ -143,11 +148,15 @@ impl Endpoints {
         }
         let path = format!("{SLICES}/endpointslices?watch=1&timeoutSeconds={SECONDS}&resourceVersion={version}");
         let request = Request::get(path).body(Vec::new()).map_err(|error| Error::other(error.to_string()))?;
+        let began = Instant::now();
         let answer = self.cluster.api()?.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(Error::other(format!("the watch of EndpointSlices was answered {}", answer.status())));
+        }
         let mut changed = BTreeMap::new();
         let mut newest = version;
         for event in serde_json::Deserializer::from_slice(answer.body()).into_iter::<Value>().map_while(Result::ok) {
-            if event["type"] == "ERROR" || !answer.status().is_success() {
+            if event["type"] == "ERROR" {
                 return Err(Error::other(format!("the watch ended: {}", event["object"]["message"])));
             }
             let metadata = &event["object"]["metadata"];
@@ -158,6 +167,9 @@ impl Endpoints {
         let followed = self.followed.lock().clone();
         for (name, version) in changed.iter().filter(|(name, _)| followed.contains(*name)) {
             self.notify(name, version).await;
+        }
+        if began.elapsed() < Duration::from_secs(SECONDS) {
+            tokio::time::sleep(PAUSE).await;
         }
         Ok(newest)
     }
@@ -207,7 +219,52 @@ fn ready(slices: &[Value], family: &str) -> Vec<Pod> {
 
 #[cfg(test)]
 mod tests {
+    use cloud_provider::scripted::ScriptedCluster;
+    use cloud_provider::{ClientBuilder, Cluster, Context, KubernetesApi, async_trait};
+
     use super::*;
+
+    /// An API server that answers all requests with this status.
+    struct Answering(u16);
+
+    impl ClientBuilder for Answering {
+        fn client(&self, _: &str) -> Result<Arc<dyn KubernetesApi>> {
+            Ok(Arc::new(Self(self.0)))
+        }
+    }
+
+    #[async_trait]
+    impl KubernetesApi for Answering {
+        async fn send(&self, _: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
+            http::Response::builder().status(self.0).body(Vec::new()).map_err(|error| Error::other(error.to_string()))
+        }
+    }
+
+    fn endpoints(status: u16) -> Endpoints {
+        let view = ClusterView::new("test");
+        let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
+        view.connect(&Context { clients: Arc::new(Answering(status)), ..context });
+        Endpoints::new(view, Fence::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_watch_is_an_error_and_an_empty_one_pauses() {
+        let error = endpoints(429).changes("7".into()).await.unwrap_err().to_string();
+        assert!(error.contains("429"), "{error}");
+        let began = Instant::now();
+        assert_eq!(endpoints(200).changes("7".into()).await.unwrap(), "7");
+        assert!(began.elapsed() >= PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_read_of_endpoint_slices_is_an_error_unless_there_are_none() {
+        let service = Service::default();
+        for (status, requires) in [(500, false), (403, false), (403, true), (404, true)] {
+            let error = endpoints(status).of(&service, false, requires).await.unwrap_err().to_string();
+            assert!(error.contains("allow get, list and watch of endpointslices"), "{status}: {error}");
+        }
+        assert_eq!(endpoints(404).of(&service, false, false).await.unwrap(), None);
+    }
 
     #[test]
     fn ready_pods_count_once_with_all_their_ports() {

@@ -61,10 +61,10 @@ wire! {
 /// An instance. Thousands are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Instance {
+    /// Region and ID, as in provider IDs: `<region>.<instance>`.
     id: Box<str>,
     name: Box<str>,
     kind: Box<str>,
-    region: Box<str>,
     zone: Box<str>,
     status: Box<str>,
     labels: Box<[(&'static str, Box<str>)]>,
@@ -87,10 +87,9 @@ impl From<InstanceAnswer> for Instance {
         let eip = it.eip_address.ip_address.parse().ok();
         Self {
             interface: primary.map(|it| it.network_interface_id.clone()).unwrap_or_default(),
-            id: it.instance_id,
+            id: format!("{}.{}", it.region_id, it.instance_id).into(),
             name: it.instance_name,
             kind: it.instance_type,
-            region: it.region_id,
             zone: it.zone_id,
             status: it.status,
             labels: labels.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
@@ -120,17 +119,41 @@ impl Machine for Instance {
     }
 }
 
+impl Instance {
+    /// Returns the ID of the instance without its region.
+    pub(crate) fn instance_id(&self) -> &str {
+        parts(&self.id).1
+    }
+}
+
+/// Returns the region and the instance ID of `<region>.<instance>`.
+fn parts(id: &str) -> (&str, &str) {
+    id.split_once('.').unwrap_or(("", id))
+}
+
 /// Returns the instance ID in a provider ID: `<region>.<instance>`, with or without `alicloud://`.
 ///
 /// # Errors
 /// *Invalid*, naming the form.
 pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
+    regional_id(provider_id).map(|id| parts(id).1)
+}
+
+/// Returns the part `<region>.<instance>` of a provider ID.
+///
+/// # Errors
+/// *Invalid*, naming the form.
+fn regional_id(provider_id: &str) -> Result<&str> {
     let rest = match provider_id.split_once("://") {
         Some((ALIAS | NAME, rest)) => Some(rest),
         Some(_) => None,
         None => Some(provider_id),
     };
-    let id = rest.and_then(|it| it.split('.').nth(1)).filter(|it| !it.is_empty());
+    let id = rest.and_then(|it| {
+        let (region, more) = it.split_once('.')?;
+        let instance = more.split('.').next()?;
+        (!region.is_empty() && !instance.is_empty()).then(|| &it[..region.len() + 1 + instance.len()])
+    });
     id.ok_or_else(|| Error::invalid(format!("provider ID {provider_id:?} is not of the form <region>.<instance ID>")))
 }
 
@@ -140,7 +163,8 @@ pub(crate) fn exclusion(node: &Node) -> Option<String> {
     label.map(|key| format!("Node {} has the label {key} and is not managed", node.name))
 }
 
-type Batches = Coalescer<Priority, String, Option<Instance>>;
+/// Reads by priority and region.
+type Batches = Coalescer<(Priority, String), String, Option<Instance>>;
 
 /// Source of instances, read from ECS.
 #[derive(Clone)]
@@ -152,12 +176,12 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(api: Api) -> Self {
         let of_batches = api.clone();
-        let batches = Coalescer::answering_each(move |priority, ids: Vec<String>| {
+        let batches = Coalescer::answering_each(move |(priority, region): (Priority, String), ids: Vec<String>| {
             let api = of_batches.clone();
             async move {
                 let mut answers = Vec::with_capacity(ids.len());
                 for ids in ids.chunks(AT_ONCE) {
-                    answers.extend(by_ids(&api, ids, priority).await);
+                    answers.extend(by_ids(&api, &region, ids, priority).await);
                 }
                 answers
             }
@@ -172,10 +196,11 @@ async fn describe(api: &Api, query: Query, shared: &SharedPriority) -> Result<Li
     Ok(found.flat_map(|it| [Instance::from(it)]))
 }
 
-/// Reads these instances with one request. ECS leaves out those that do not exist.
-async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
-    let list = serde_json::to_string(ids).unwrap_or_default();
-    let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", list);
+/// Reads these instances of a region with one request. ECS leaves out those that do not exist.
+async fn by_ids(api: &Api, region: &str, ids: &[String], priority: Priority) -> Vec<Result<Option<Instance>>> {
+    let list: Vec<_> = ids.iter().map(|id| parts(id).1).collect();
+    let list = serde_json::to_string(&list).unwrap_or_default();
+    let query = Query::new(ECS, "DescribeInstances").of_region(region).set("InstanceIds", list);
     let found = describe(api, query, &SharedPriority::of(priority)).await.and_then(ListResult::complete);
     let found = found.map(CompleteListing::into_items);
     ids.iter()
@@ -198,7 +223,8 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Instance>> {
-        self.batches.join_at(priority, id.to_owned(), |_| Instant::now() + WINDOW).await
+        let region = parts(id).0.to_owned();
+        self.batches.join_at((priority, region), id.to_owned(), |_| Instant::now() + WINDOW).await
     }
 
     fn concurrent_reads(&self) -> usize {
@@ -213,7 +239,7 @@ impl MachineSource for Source {
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
-        machine_id(provider_id)
+        regional_id(provider_id)
     }
 
     fn metadata(&self, it: &Instance, _node: &Node) -> InstanceMetadata {
@@ -221,10 +247,10 @@ impl MachineSource for Source {
         let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
         let labels = it.labels.iter().map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
         InstanceMetadata {
-            provider_id: format!("{}.{}", it.region, it.id),
+            provider_id: it.id.to_string(),
             instance_type: it.kind.to_string(),
             zone: it.zone.to_string(),
-            region: it.region.to_string(),
+            region: parts(&it.id).0.to_owned(),
             node_addresses: addresses.internal(it.private.iter().copied()).build(),
             additional_labels: labels.collect::<BTreeMap<_, _>>(),
         }
@@ -239,23 +265,39 @@ impl MachineSource for Source {
 pub(crate) struct Nodes(pub(crate) Inventory<Source>);
 
 impl Nodes {
-    /// Gives Nodes without a provider ID that of the instance with their one internal address.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
-        let mut nodes = nodes.to_vec();
-        let unknown = |node: &Node| Some(internal_address(node)?).filter(|_| node.provider_id().is_none());
-        if !nodes.iter().any(|node| unknown(node).is_some()) {
-            return nodes;
+    /// Gives Nodes without a provider ID that of the instance with their internal address. Only a Node without an
+    /// internal address is looked up by its name, which need not be that of its instance.
+    ///
+    /// # Errors
+    /// The error of reading the instances; *other*, unless exactly one instance has the address. A missing tag of the
+    /// cluster is no proof that the instance does not exist.
+    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<Arc<Node>>> {
+        let is_known = |node: &Node| node.provider_id().is_some() || internal_addresses(node).is_empty();
+        if nodes.iter().all(|node| is_known(node)) {
+            return nodes.iter().cloned().map(Ok).collect();
         }
-        let Ok(list) = self.0.snapshot(priority(request)).await else { return nodes };
-        for node in &mut nodes {
-            let Some(ip) = unknown(node) else { continue };
-            let mut found = list.machines().iter().filter(|it| it.private.contains(&ip));
-            if let (Some(it), None) = (found.next(), found.next()) {
-                let provider_id = format!("{}.{}", it.region, it.id).into();
-                *node = Arc::new(Node { provider_id, ..(**node).clone() });
+        let list = self.0.snapshot(priority(request)).await;
+        let known = |node: &Arc<Node>| {
+            if is_known(node) {
+                return Ok(Arc::clone(node));
             }
-        }
-        nodes
+            let (list, ips) = (list.as_ref().map_err(Clone::clone)?, internal_addresses(node));
+            let found: Vec<_> =
+                list.machines().iter().filter(|it| it.private.iter().any(|ip| ips.contains(ip))).collect();
+            match (&found[..], list.partial_reason()) {
+                ([it], _) => Ok(Arc::new(Node { provider_id: (*it.id).into(), ..(**node).clone() })),
+                (_, Some(reason)) => Err(reason.clone()),
+                _ => Err(Error::other(format!(
+                    "Node {} has no provider ID, and {} instances have its internal address {} and the tag {}; tag its \
+                     instance, or start the kubelet with the provider ID",
+                    node.name,
+                    found.len(),
+                    ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+                    self.0.source().api.config.cluster_tag
+                ))),
+            }
+        };
+        nodes.iter().map(known).collect()
     }
 
     fn state(
@@ -273,10 +315,9 @@ impl Nodes {
     }
 }
 
-fn internal_address(node: &Node) -> Option<IpAddr> {
-    let mut all = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-    let first = all.next()?.address.parse().ok();
-    if all.next().is_some() { None } else { first }
+fn internal_addresses(node: &Node) -> Vec<IpAddr> {
+    let all = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    all.filter_map(|it| it.address.parse().ok()).collect()
 }
 
 /// Puts the address that the kubelet chose first.
@@ -297,12 +338,16 @@ fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
 impl Instances for Nodes {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        let state = |(node, found): (&Arc<Node>, Result<_>)| match exclusion(node) {
-            Some(reason) => Err(Error::invalid(reason)),
-            None => self.state(found?, node, request),
+        let asked: Vec<_> = known.iter().flatten().cloned().collect();
+        let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
+        let state = |(node, known): (&Arc<Node>, Result<_>)| {
+            let found = known.and_then(|_| found.next().unwrap_or_else(|| Err(Error::other("no answer"))));
+            match exclusion(node) {
+                Some(reason) => Err(Error::invalid(reason)),
+                None => self.state(found?, node, request),
+            }
         };
-        nodes.iter().zip(found).map(state).collect()
+        nodes.iter().zip(known).map(state).collect()
     }
 }
 

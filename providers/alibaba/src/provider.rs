@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Fence, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Cluster, Context, Fence, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup,
+    async_trait,
 };
 use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
@@ -46,11 +47,11 @@ pub struct Alibaba {
     api: Api,
     cluster: ClusterView,
     nodes: Nodes,
-    load_balancers: LoadBalancerEngine,
+    load_balancers: Arc<LoadBalancerEngine>,
     routes: RouteTable<VpcRoutes>,
     fence: Fence,
-    /// Ends background tasks; set when the program leads.
-    shutdown: OnceLock<CancellationToken>,
+    /// The token that ends background tasks, and the cluster; set when the program leads.
+    context: OnceLock<(CancellationToken, Cluster)>,
 }
 
 impl Alibaba {
@@ -71,11 +72,11 @@ impl Alibaba {
         let routes = VpcRoutes::new(api.clone(), inventory.clone());
         Ok(Self {
             name: NAME,
-            load_balancers: load_balancers(api.clone(), source, &cluster, setup),
+            load_balancers: Arc::new(load_balancers(api.clone(), source, &cluster, setup)),
             routes: RouteTable::new(routes, cluster.clone()),
             nodes: Nodes(inventory),
             fence: setup.fence.clone(),
-            shutdown: OnceLock::new(),
+            context: OnceLock::new(),
             api,
             cluster,
         })
@@ -105,7 +106,7 @@ impl CloudProvider for Alibaba {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
-        self.shutdown.get_or_init(|| context.shutdown.clone());
+        self.context.get_or_init(|| (context.shutdown.clone(), context.cluster.clone()));
         let query = Query::new(ECS, "DescribeInstances").set("MaxResults", 10);
         self.api.read::<Value>(query).await.map(drop).map_err(|error| {
             let check = match error.is_unauthorized() {
@@ -147,8 +148,9 @@ impl CloudProvider for Alibaba {
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.load_balancers.set_caches(Arc::clone(&caches));
         self.cluster.set_caches(Arc::clone(&caches));
-        if let Some(shutdown) = self.shutdown.get().cloned() {
-            let task = services::clean_up(self.cluster.clone(), caches, self.fence.clone());
+        if let Some((shutdown, cluster)) = self.context.get().cloned() {
+            let load_balancers = Arc::clone(&self.load_balancers);
+            let task = services::clean_up(self.cluster.clone(), load_balancers, cluster, caches, self.fence.clone());
             tokio::spawn(async move { shutdown.run_until_cancelled(task).await });
         }
     }
@@ -163,7 +165,7 @@ impl CloudProvider for Alibaba {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(&self.load_balancers)
+        Some(&*self.load_balancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

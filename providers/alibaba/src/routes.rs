@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, Node, Result, Route, async_trait};
 use provider_kit::coalescer::Coalescer;
-use provider_kit::inventory::{Found, Inventory, Key, Machine as _, SharedPriority};
+use provider_kit::inventory::{Found, Inventory, Key, SharedPriority};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ impl RouteCloud for VpcRoutes {
         let id = match node.provider_id() {
             Some(id) => machine_id(id)?.to_owned(),
             None => match self.inventory.find(Key::Name(&node.name), false, Priority::Ordinary).await? {
-                Found::Present(it) => it.id().to_owned(),
+                Found::Present(it) => it.instance_id().to_owned(),
                 Found::Gone(gone) => {
                     return Err(Error::other(format!("no route to Node {}: {}", node.name, gone.reason())));
                 }
@@ -151,7 +151,8 @@ impl RouteCloud for VpcRoutes {
         let Target::Machine { id, .. } = &route.target else { return Ok(false) };
         if change == Change::Add
             && !self.api.config.skips_check
-            && let Found::Present(it) = self.inventory.find(Key::Id(id), false, Priority::Ordinary).await?
+            && let id = format!("{}.{id}", self.api.metadata.region().await?)
+            && let Found::Present(it) = self.inventory.find(Key::Id(&id), false, Priority::Ordinary).await?
             && !it.interface.is_empty()
         {
             self.checks.join((), it.interface.to_string()).await?;

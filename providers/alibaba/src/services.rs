@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, Fence, Service};
+use cloud_provider::names::ANNOTATION_ABANDON_LOAD_BALANCER;
+use cloud_provider::{Caches, Cluster, Fence, LoadBalancerRequest, LoadBalancers, Service};
 use provider_kit::cluster::ClusterView;
+use provider_kit::load_balancers::LoadBalancerEngine;
 use serde_json::{Value, json};
 
 /// Interval between two passes over the Services.
@@ -17,8 +19,17 @@ const FINALIZERS: [&str; 2] = ["service.k8s.alibaba/resources", "service.k8s.ali
 const LABELS: [&str; 3] =
     ["service.beta.kubernetes.io/hash", "service.k8s.alibaba/loadbalancer-id", "service.k8s.alibaba/security-group-id"];
 
-/// Removes finalizers and labels of the Go program from Services whose load balancer the framework has deleted.
-pub(crate) async fn clean_up(cluster: ClusterView, caches: Arc<dyn Caches>, fence: Fence) {
+/// Removes finalizers and labels of the Go program from Services that need no load balancer any more.
+///
+/// The framework deletes load balancers of Services with its own finalizer only. A Service that was deleted before the
+/// first sync has none and cannot get one: its load balancer is deleted here.
+pub(crate) async fn clean_up(
+    cluster: ClusterView,
+    load_balancers: Arc<LoadBalancerEngine>,
+    cluster_name: Cluster,
+    caches: Arc<dyn Caches>,
+    fence: Fence,
+) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         for service in caches.services().iter().filter(|_| fence.is_open()) {
@@ -26,11 +37,27 @@ pub(crate) async fn clean_up(cluster: ClusterView, caches: Arc<dyn Caches>, fenc
             let [namespace, name] =
                 [&service.metadata.namespace, &service.metadata.name].map(|it| it.as_deref().unwrap_or_default());
             let path = format!("/api/v1/namespaces/{namespace}/services/{name}");
-            if let Err(error) = cluster.patch_status(&path, &patch).await {
-                tracing::warn!(%error, service = format!("{namespace}/{name}"), "finalizers of the Go program stay");
+            let outcome = async {
+                if !is_abandoned(service) {
+                    let request = LoadBalancerRequest { cluster: &cluster_name, service, nodes: &[], callbacks: &() };
+                    load_balancers.delete(request).await?;
+                }
+                // The process may have stopped leading while the load balancer was deleted.
+                if fence.is_open() { cluster.patch_status(&path, &patch).await.map(drop) } else { Ok(()) }
+            };
+            if let Err(error) = outcome.await {
+                let service = format!("{namespace}/{name}");
+                tracing::warn!(%error, service, "cannot remove finalizers of the Go cloud controller manager");
             }
         }
     }
+}
+
+/// Returns `true` if the load balancer stays although its Service is deleted, as an annotation asks.
+fn is_abandoned(service: &Service) -> bool {
+    let metadata = &service.metadata;
+    let asked = metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
+    metadata.deletion_timestamp.is_some() && asked.is_some_and(|value| value == "true")
 }
 
 /// Returns the patch of a Service that has no load balancer any more, if the Go program has left something.

@@ -26,7 +26,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn nonce() -> Result<String> {
+/// Returns a random text that no other request has.
+///
+/// # Errors
+/// *Other*, without random numbers.
+pub(crate) fn nonce() -> Result<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Error::other("the system has no random numbers"))?;
     Ok(hex(&bytes))

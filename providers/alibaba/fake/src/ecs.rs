@@ -7,7 +7,9 @@ use crate::world::{array, has_tags, only, text};
 use crate::{Answer, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
-    check(body["RegionId"] == REGION, "InvalidRegionId.NotFound", "The specified region does not exist.")?;
+    // Instances may be in other regions.
+    let is_known = body["RegionId"] == REGION || action == "DescribeInstances";
+    check(is_known, "InvalidRegionId.NotFound", "The specified region does not exist.")?;
     match action {
         "DescribeInstances" => {
             let of = |it: &Value, key: &str, path: &[&str]| {
@@ -18,7 +20,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let is_equal =
                 |it: &Value, key: &str, shown: &Value| body[key].is_null() || body[key] == *shown && !it.is_null();
             let found = world.matching("instance", |it| {
-                of(it, "InstanceIds", &["InstanceId"])
+                body["RegionId"] == it["RegionId"]
+                    && of(it, "InstanceIds", &["InstanceId"])
                     && of(it, "PrivateIpAddresses", &["VpcAttributes", "PrivateIpAddress", "IpAddress"])
                     && is_equal(it, "VpcId", &it["VpcAttributes"]["VpcId"])
                     && is_equal(it, "InstanceName", &it["InstanceName"])

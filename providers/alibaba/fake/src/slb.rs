@@ -38,6 +38,17 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && (body["LoadBalancerName"].is_null() || body["LoadBalancerName"] == it["LoadBalancerName"])
                     && has_tags(it, &tags)
             });
+            let listed = |mut it: Value| {
+                // Lists show the kind of payment as a number, and its name beside it.
+                it["InternetChargeTypeAlias"] = it["InternetChargeType"].take();
+                it["InternetChargeType"] = match text(&it["InternetChargeTypeAlias"]) {
+                    "" => Value::Null,
+                    "paybybandwidth" => "3".into(),
+                    _ => "4".into(),
+                };
+                it
+            };
+            let found = found.into_iter().map(listed).collect();
             world.numbered_page(found, body, ["LoadBalancers", "LoadBalancer"])
         }
         "DescribeLoadBalancerAttribute" => Ok(balancer(world, body)?.clone()),
@@ -233,12 +244,27 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         world.find("vgroup", "VServerGroupId", &group, "InvalidVServerGroupId.NotFound")?;
     }
     if action.starts_with("Create") {
+        let leads_to = number(&body["ForwardPort"]).filter(|_| body["ListenerForward"] == "on");
+        let is_target =
+            |it: &Value| it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == leads_to;
+        let has_target = leads_to.is_none() || !world.matching("classic listener", is_target).is_empty();
+        check(has_target, "InvalidParameter", "The listener of ForwardPort does not exist.")?;
         let is_free = world.matching("classic listener", is_it).is_empty();
         check(is_free, "ListenerAlreadyExists", "There is already a listener bound to the port.")?;
         let mut it = json!({"ListenerProtocol": protocol, "Status": "stopped", "Scheduler": "rr"});
         set(&mut it, &protocol, body);
         world.add("classic listener", it);
         return Ok(json!({}));
+    }
+    if action == "DeleteLoadBalancerListener" {
+        let leads_here = |it: &Value| {
+            let http = &it["HTTPListenerConfig"];
+            it["LoadBalancerId"] == body["LoadBalancerId"]
+                && http["ListenerForward"] == "on"
+                && number(&http["ForwardPort"]) == port
+        };
+        let is_target = !world.matching("classic listener", leads_here).is_empty();
+        check(!is_target, "InvalidParameter", "Another listener is forwarded to the listener.")?;
     }
     let config = format!("{}ListenerConfig", protocol.to_uppercase());
     let found = world.each("classic listener").iter_mut().find(|it| it["_account"] == account && is_it(it));

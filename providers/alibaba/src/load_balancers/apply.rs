@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::groups::is_of_user;
 use super::names::{CLUSTER_TAG, NAME_TAG, Part, REUSED_TAG, Share, is_network, is_reused};
-use super::read::{LEFT, Tags, list, text};
+use super::read::{LEFT, Tags, created_id, list, text};
 use super::spec::Spec;
 use super::{AlibabaLoadBalancers, ID, is_leaving};
 use crate::api::{NLB, Product, Query, SLB, VPC, tag_list};
@@ -48,6 +48,9 @@ impl AlibabaLoadBalancers {
         if is_leaving(&change) && work.before.balancer_attributes().is_some() {
             return work.leave().await;
         }
+        if let Some(operation) = due_first(change.operations, &work.before) {
+            return work.carry_out_first(operation).await;
+        }
         let made = match &change.operations[0] {
             Operation::Tag => {
                 let reused = work.share.iter().map(|_| (REUSED_TAG.0.to_owned(), REUSED_TAG.1.to_owned()));
@@ -79,7 +82,52 @@ impl AlibabaLoadBalancers {
     }
 }
 
+/// Returns the port that a listener of a CLB redirects to.
+fn redirect(settings: &Attributes) -> Option<u64> {
+    settings.get("ForwardPort")?.as_u64()
+}
+
+/// Returns a later operation that has to come before the first one: the target of a redirect is created before the
+/// redirect, and deleted after it.
+fn due_first<'o>(operations: &'o [Operation], before: &ResourceGraph) -> Option<&'o Operation> {
+    let (first, later) = operations.split_first()?;
+    match first {
+        Operation::Create { resource: ResourceKey::Listener(_), attributes } => {
+            let to = redirect(attributes)?;
+            later.iter().find(|it| {
+                matches!(it, Operation::Create { resource: resource @ ResourceKey::Listener(port), .. }
+                    if u64::from(port.number) == to && !later.iter().any(|it| it.deletes(|other| other == resource)))
+            })
+        }
+        Operation::Delete { resource: ResourceKey::Listener(port) } => {
+            let leads_here = |it: &ResourceKey| {
+                before.resources.get(it).and_then(redirect).is_some_and(|to| to == u64::from(port.number))
+            };
+            later.iter().find(|it| it.deletes(leads_here))
+        }
+        _ => None,
+    }
+}
+
 impl Work<'_> {
+    /// Carries out the creation or deletion of a listener before its turn.
+    async fn carry_out_first(&self, operation: &Operation) -> Result<Applied> {
+        let mut graph = self.before.clone();
+        match operation {
+            Operation::Create { resource: resource @ ResourceKey::Listener(port), attributes } => {
+                self.create_listener(port, attributes).await?;
+                graph.resources.insert(resource.clone(), attributes.clone());
+            }
+            Operation::Delete { resource } => {
+                self.delete(resource).await?;
+                graph.resources.retain(|it, _| it != resource);
+            }
+            _ => {}
+        }
+        let observed = self.change.actual.cloned().unwrap_or_default();
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..observed })))
+    }
+
     pub(super) fn product(&self) -> Product {
         if self.is_network { NLB } else { SLB }
     }
@@ -177,6 +225,8 @@ impl Work<'_> {
         let plain = settings.clone().matching(|key| tag_key(key).is_none());
         let name = settings.text("LoadBalancerName").unwrap_or(&self.change.identity.name).to_owned();
         let query = Query::new(self.product(), "CreateLoadBalancer").set("Tag", tag_list(&tags));
+        let query = query.set("ResourceGroupId", &self.cloud.api.config.resource_group);
+        let query = query.set("AddressType", if self.is_network { "Internet" } else { "internet" });
         let (mut outcome, created) = if !self.is_network {
             let defaults = json!({"DeleteProtection": "on", "ModificationProtectionStatus": "ConsoleProtection",
                 "ModificationProtectionReason": "managed.by.ack", "InstanceChargeType": "PayByCLCU"});
@@ -184,7 +234,7 @@ impl Work<'_> {
             self.check_account().await?;
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
-            let id = text(&answer, "LoadBalancerId").to_owned();
+            let id = created_id(&answer, "LoadBalancerId")?;
             (ObservedLoadBalancer { id, ingress, ..self.change.outcome(1).unwrap_or_default() }, plain)
         } else {
             let of_creation =
@@ -195,7 +245,7 @@ impl Work<'_> {
             let query = query.set("VpcId", self.cloud.api.metadata.vpc().await?);
             let query = query.set("DeletionProtectionConfig", json!({"Enabled": true}));
             let answer = self.cloud.api.create(query.set("ModificationProtectionConfig", protection)).await?;
-            let id = text(&answer, "LoadbalancerId").to_owned();
+            let id = created_id(&answer, "LoadbalancerId")?;
             (ObservedLoadBalancer { id, state: State::Busy, ..self.change.outcome(1).unwrap_or_default() }, plain)
         };
         let graph = outcome.graph.take().unwrap_or_default();
@@ -246,6 +296,10 @@ impl Work<'_> {
         let is_listener = |it: &&Operation| it.deletes(|resource| matches!(resource, ResourceKey::Listener(_)));
         if self.spec.is_preserved {
             self.unprotect().await?;
+            if !self.is_network {
+                let query = self.query("SetLoadBalancerModificationProtection");
+                self.send(query.set("ModificationProtectionStatus", "NonProtection")).await?;
+            }
             self.release_groups().await?;
             self.set_tags(&self.owner_tags().into_keys().map(|key| (key, None)).collect()).await?;
             return Ok(Applied::Protected);

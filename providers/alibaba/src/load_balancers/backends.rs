@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{AddressType, LoadBalancerRequest, Node, Result};
+use cloud_provider::{AddressType, Error, LoadBalancerRequest, Node, Result};
 use ipnet::IpNet;
 use provider_kit::events::PendingEvents;
 use provider_kit::inventory::SharedPriority;
@@ -118,7 +118,8 @@ impl Backends {
         };
         let mut all = Vec::with_capacity(nodes.len() + pods.len());
         for (id, count) in nodes {
-            let (part, usual) = if self.mode == Mode::Local { (*count, *count) } else { (1, spec.weight as usize) };
+            let (part, usual) =
+                if self.mode == Mode::Local { (*count, (*count).min(100)) } else { (1, spec.weight as usize) };
             all.push(format!("{} {ecs} {} {id}", share(part).unwrap_or(usual), port.node_port));
         }
         for (pod, number) in pods {
@@ -225,7 +226,9 @@ impl AlibabaLoadBalancers {
 
     async fn vpc_ranges(&self, vpc: &str) -> Result<Vec<IpNet>> {
         let answer: Value = self.api.read(Query::new(VPC, "DescribeVpcs").set("VpcId", vpc)).await?;
-        let found = list(&answer["Vpcs"], "Vpc").next().cloned().unwrap_or_default();
+        // Without its ranges, each Pod would count as outside of the VPC, and lose its backend.
+        let found = list(&answer["Vpcs"], "Vpc").find(|it| text(it, "VpcId") == vpc).cloned();
+        let found = found.ok_or_else(|| Error::other(format!("DescribeVpcs answered no VPC {vpc}")))?;
         let more = list(&found["SecondaryCidrBlocks"], "SecondaryCidrBlock").filter_map(Value::as_str);
         let all = [text(&found, "CidrBlock"), text(&found, "Ipv6CidrBlock")].into_iter().chain(more);
         Ok(all.filter_map(|range| range.parse().ok()).collect())

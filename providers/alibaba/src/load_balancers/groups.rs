@@ -8,7 +8,7 @@ use super::ID;
 use super::apply::{Made, Work};
 use super::backends::{is_unresolved, server_of};
 use super::names::Part;
-use super::read::{list, text};
+use super::read::{created_id, list, text};
 use crate::api::{ECS, NLB, Query, tag_list};
 use crate::instances::AT_ONCE;
 
@@ -145,7 +145,7 @@ impl Work<'_> {
                 Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, None),
                 answer => (answer?, first),
             };
-            let id = text(&answer, "VServerGroupId").to_owned();
+            let id = created_id(&answer, "VServerGroupId")?;
             return Ok(self.shown(1 + usize::from(first.is_some()), Some(id)));
         }
         let tags = self.group_tags();
@@ -154,7 +154,7 @@ impl Work<'_> {
         let query = query.set("ResourceGroupId", &self.cloud.api.config.resource_group).set("Tag", tag_list(&tags));
         let answer = self.cloud.api.create(query).await?;
         let answer = self.cloud.api.wait(answer).await?;
-        Ok(self.shown(1, Some(text(&answer, "ServerGroupId").to_owned())))
+        Ok(self.shown(1, Some(created_id(&answer, "ServerGroupId")?)))
     }
 
     pub(super) async fn update_pool(&self, pool: &str, settings: &Attributes, changes: &[Difference]) -> Made {

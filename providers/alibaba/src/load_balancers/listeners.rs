@@ -4,7 +4,7 @@ use provider_kit::load_balancers::{Attributes, Difference, POOL, Port, ResourceK
 use serde_json::{Value, json};
 
 use super::apply::{Made, Work};
-use super::read::{list, text};
+use super::read::{created_id, list, text};
 use super::{ID, OWNER};
 use crate::api::{NLB, Query};
 
@@ -83,7 +83,7 @@ impl Work<'_> {
             }
             answer => self.cloud.api.wait(answer?).await?,
         };
-        Ok(Some(text(&answer, "ListenerId").to_owned()))
+        created_id(&answer, "ListenerId").map(Some)
     }
 
     pub(super) async fn start(&self, port: &Port, protocol: &str) -> Made {

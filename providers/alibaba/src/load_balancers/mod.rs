@@ -130,7 +130,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         if is_reused(observed.kind) {
             // The record of tags would be that of one Service among several.
-            let is_stated = |key: &str| !IMMUTABLE.contains(&key) && tag_key(key) != Some(SPEC_TAGS.key);
+            // Zones are the user's, too: the annotation counts at the creation of a load balancer.
+            let is_stated =
+                |key: &str| !IMMUTABLE.contains(&key) && key != "ZoneMappings" && tag_key(key) != Some(SPEC_TAGS.key);
             let stated = desired.balancer_attributes().map(|it| it.clone().matching(is_stated));
             desired = desired.balancer(stated.unwrap_or_default());
             if !spec.overrides {
@@ -148,6 +150,15 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
                 || is_reused(observed.kind) && !spec.overrides && matches!(resource, ResourceKey::Listener(_));
             if stays && !desired.resources.contains_key(resource) {
                 desired.resources.insert(resource.clone(), Attributes::default());
+            }
+        }
+        // A redirect has no server group and no settings of its own: only its port and its target can differ.
+        for (resource, there) in &seen.resources {
+            let Some(settings) = desired.resources.get(resource) else { continue };
+            let leads_to = settings.get("ForwardPort");
+            if leads_to.is_some() && leads_to == there.get("ForwardPort") {
+                let kept = settings.clone().only(&["Protocol", "ForwardPort", "Status"]);
+                desired.resources.insert(resource.clone(), kept);
             }
         }
         for (pool, targets) in &desired.targets.clone() {

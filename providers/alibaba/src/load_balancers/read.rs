@@ -27,6 +27,17 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
+/// Returns the ID of a created resource.
+///
+/// # Errors
+/// *Other* without one: requests with an empty ID would follow. The next sync finds the resource by its tags or name.
+pub(super) fn created_id(answer: &Value, key: &str) -> Result<String> {
+    match text(answer, key) {
+        "" => Err(Error::other(format!("the cloud accepted the creation, and answered no {key}"))),
+        id => Ok(id.to_owned()),
+    }
+}
+
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }

@@ -151,10 +151,11 @@ impl Spec {
 }
 
 fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> Attributes {
-    let group = |all: &mut Value| {
-        if let (true, Some(group)) = (all["ResourceGroupId"].is_null(), &config.resource_group) {
-            all["ResourceGroupId"] = json!(group);
-        }
+    // The default counts at the creation only: a load balancer that exists may be of the other type.
+    let has_type = annotations.is_set(&key::ADDRESS_TYPE);
+    let stated = |mut all: Value| {
+        all.as_object_mut().into_iter().for_each(|all| all.retain(|name, _| has_type || name != "AddressType"));
+        all
     };
     if !is_network {
         let mut all = object::<ClassicBalancer>(annotations);
@@ -171,8 +172,7 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
         if all["InternetChargeType"] != "paybybandwidth" {
             all.as_object_mut().into_iter().for_each(|all| drop(all.remove("Bandwidth")));
         }
-        group(&mut all);
-        return attributes(&ClassicBalancer(all));
+        return attributes(&ClassicBalancer(stated(all)));
     }
     let mut all = object::<NetworkBalancer>(annotations);
     for field in ["AddressType", "Ipv6AddressType"] {
@@ -186,8 +186,7 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
             key::ZONE_MAPS.key()
         ));
     }
-    group(&mut all);
-    attributes(&NetworkBalancer(all))
+    attributes(&NetworkBalancer(stated(all)))
 }
 
 /// Returns the port of Pods, and its text. Without one, it is the port of the Service.

@@ -62,6 +62,19 @@ pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) ->
     all.filter(|it| text(it, "Status") != "Removing").map(server).collect()
 }
 
+/// Returns the settings of a CLB, with the values of requests: lists show the kind of payment as a number.
+fn classic_balancer(it: &Value) -> Value {
+    let mut all = it.clone();
+    let payment = match (text(it, "InternetChargeTypeAlias"), text(it, "InternetChargeType")) {
+        ("", "3") => "paybybandwidth",
+        ("", "4") => "paybytraffic",
+        ("", _) => return all,
+        (alias, _) => alias,
+    };
+    all["InternetChargeType"] = json!(payment);
+    all
+}
+
 /// Returns the settings of a CLB's listener, with the names of requests.
 fn classic_listener(it: &Value) -> Value {
     let protocol = text(it, "ListenerProtocol").to_lowercase();
@@ -108,7 +121,7 @@ impl AlibabaLoadBalancers {
         let (listeners, groups) = try_join!(listeners, try_join_all(found.iter().map(|it| self.classic_groups(it))))?;
         let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
         let whole = |(found, groups): (&Found, Vec<Group>)| {
-            let settings = Attributes::observed(&ClassicBalancer(found.it.clone()))?;
+            let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.it)))?;
             let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| {
                 let settings = Attributes::observed(&ClassicListener(classic_listener(it)))?;
                 Ok(Listener { it, description: text(it, "Description"), settings })

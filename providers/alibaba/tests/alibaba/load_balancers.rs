@@ -1,5 +1,8 @@
 //! Load balancers of both kinds: scenarios of the Go program, and its names.
 
+use std::time::Duration;
+
+use alibaba_fake::Fault;
 use cloud_provider::{Caches, CloudProvider};
 use serde_json::{Value, json};
 
@@ -117,13 +120,38 @@ async fn redirect_and_https_listeners_have_their_settings() {
         ("forward-port", "80:443"),
         ("idle-timeout", "30"),
     ];
-    harness.ensure(&provider, &mut service_of(&annotations, ports)).await.unwrap();
-    let cloud = harness.fake.lock();
-    let all = cloud.all("classic listener");
+    let mut service = service_of(&annotations, ports);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    let all = harness.fake.lock().all("classic listener").to_vec();
     let of = |protocol: &str| all.iter().find(|it| it["ListenerProtocol"] == protocol).unwrap();
     assert_eq!(of("http")["HTTPListenerConfig"]["ForwardPort"], 443);
     assert_eq!(of("https")["HTTPSListenerConfig"]["ServerCertificateId"], "cert-1");
     assert_eq!(of("https")["HTTPSListenerConfig"]["IdleTimeout"], 30);
+    let ports = json!([{"name": "c", "port": 8080, "nodePort": 30880}]);
+    service.spec.as_mut().unwrap().ports = serde_json::from_value(ports).unwrap();
+    annotate(&mut service, "forward-port", "");
+    annotate(&mut service, "protocol-port", "");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("classic listener")["ListenerPort"], 8080, "the redirect is deleted before its target");
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_count_at_the_creation_only() {
+    let harness = Harness::new();
+    let mut service = service(&[("address-type", "intranet")]);
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    let harness = harness.with("resourceGroupID", "rg-1");
+    let provider = harness.started().await;
+    service.metadata.annotations = None;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+    harness.delete(&provider, &service).await.unwrap();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let it = harness.only("classic");
+    assert_eq!((&it["ResourceGroupId"], &it["AddressType"]), (&json!("rg-1"), &json!("internet")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,6 +186,7 @@ async fn preserved_load_balancer_stays_without_protection_and_tags() {
     let _ = harness.delete(&provider, &service).await;
     let balancer = harness.only("classic");
     assert_eq!((&balancer["DeleteProtection"], &balancer["Tags"]["Tag"]), (&json!("off"), &json!([])));
+    assert_eq!(balancer["ModificationProtectionStatus"], "NonProtection");
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,4 +316,36 @@ async fn source_ranges_of_an_nlb_are_refused_and_nothing_is_opened() {
     let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
     assert!(error.contains("loadBalancerSourceRanges") && error.contains("security-group-ids"), "{error}");
     assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizer_of_the_go_program_stays_until_the_load_balancer_is_deleted() {
+    const GO: &str = "service.k8s.alibaba/resources";
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    for it in harness.fake.lock().each("classic") {
+        it["Tags"]["Tag"].as_array_mut().unwrap().retain(|tag| !tag["TagKey"].as_str().unwrap().starts_with("ccm-rs"));
+    }
+    service.metadata.finalizers = Some(vec![GO.into()]);
+    service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap();
+    drop(provider);
+    harness.cluster.set_services([service]);
+    harness.fake.fault_injector().fail(Fault::code("DELETE /slb/DeleteLoadBalancer", "InternalError").times(1000));
+    let _provider = harness.started().await;
+    harness.cluster.take_patches();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(harness.fake.lock().all("classic").len(), 1);
+    assert!(harness.cluster.take_patches().is_empty(), "the deletion has failed");
+    harness.fake.fault_injector().clear_faults();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(harness.fake.lock().all("classic").is_empty());
+    let patches = harness.cluster.take_patches();
+    assert!(
+        patches
+            .iter()
+            .any(|(path, patch)| path.ends_with("/services/web/status") && String::from_utf8_lossy(patch).contains(GO)),
+        "{patches:?}"
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use alibaba_fake::Fault;
 use cloud_provider::{
     AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
     Result, Route,
@@ -69,7 +70,31 @@ async fn node_without_provider_id_is_found_by_its_internal_address() {
     let harness = Harness::new();
     let id = harness.instance("worker-2")["InstanceId"].as_str().unwrap().to_owned();
     assert_eq!(metadata(&harness, with_ip("10.0.0.2")).await.provider_id, format!("cn-hangzhou.{id}"));
-    assert!(matches!(state(&harness, with_ip("10.9.9.9")).await, Ok(InstanceState::Gone(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_without_provider_id_is_not_gone_without_its_instance_in_the_list() {
+    let harness = Harness::new();
+    let error = state(&harness, with_ip("10.9.9.9")).await.unwrap_err().to_string();
+    assert!(error.contains("0 instances have its internal address 10.9.9.9"), "{error}");
+    harness.fake.lock().each("instance").iter_mut().for_each(|it| it["Tags"] = json!({"Tag": []}));
+    let error = state(&harness, with_ip("10.0.0.1")).await.unwrap_err().to_string();
+    assert!(error.contains("the tag ack.aliyun.com"), "{error}");
+    let provider = harness.started().await;
+    harness.fake.fault_injector().fail(Fault::status("GET /ecs/DescribeInstances", 400).times(1000));
+    let node = Arc::new(with_ip("10.0.0.1"));
+    let failed = provider.instances().unwrap().lookup(&[node], EVERYTHING).await.remove(0);
+    assert!(failed.is_err(), "{failed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_of_another_region_is_found_there() {
+    let harness = Harness::new();
+    let id = harness.instance("worker-1")["InstanceId"].as_str().unwrap().to_owned();
+    harness.fake.lock().each("instance")[0]["RegionId"] = "cn-beijing".into();
+    let found = metadata(&harness, with_id(&format!("cn-beijing.{id}"))).await;
+    assert_eq!((found.provider_id, &*found.region), (format!("cn-beijing.{id}"), "cn-beijing"));
+    assert!(matches!(state(&harness, with_id("cn-beijing.i-gone")).await, Ok(InstanceState::Gone(_))));
 }
 
 #[tokio::test(start_paused = true)]

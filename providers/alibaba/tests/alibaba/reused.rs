@@ -211,6 +211,20 @@ async fn services_share_a_load_balancer_of_the_user_but_no_port() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn zones_of_an_nlb_of_the_user_stay() {
+    let harness = Harness::new().at_once();
+    let id = add_balancer(&harness, true);
+    let zone = json!({"ZoneId": "cn-hangzhou-a", "VSwitchId": "vsw-a",
+        "LoadBalancerAddresses": [{"PrivateIPv4Address": "10.0.0.9"}]});
+    harness.fake.lock().each("network")[0]["ZoneMappings"] = json!([zone]);
+    let provider = harness.started().await;
+    let zones = ("zone-maps", "cn-hangzhou-a:vsw-a,cn-hangzhou-b:vsw-b");
+    harness.ensure(&provider, &mut service(true, &[("id", &*id), zones])).await.unwrap();
+    let changes = harness.changes();
+    assert!(!changes.is_empty() && !changes.contains(&"UpdateLoadBalancerZones".to_owned()), "{changes:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn unusable_ids_and_groups_are_refused_before_anything_is_changed() {
     let harness = Harness::new().at_once();
     add_balancer(&harness, false);
