@@ -42,7 +42,10 @@ const fn flags<const N: usize>(
 /// Name of the flag that its provider gets as `Setup::user_agent`.
 pub(super) const USER_AGENT: &str = "user-agent";
 
-const ALIBABA: &[&str] = &["alibabacloud", "alicloud"];
+pub(super) const ALIBABA: &[&str] = &["alibabacloud", "alicloud"];
+/// Name of a flag that stops the program from changing anything. The provider that has the flag refuses it; on other
+/// clouds it is an unknown flag, because a program that ignored the flag would change what it must not change.
+pub(super) const DRY_RUN: &str = "dry-run";
 /// Flags of Alibaba Cloud's program without effect.
 const ALIBABA_INERT: [&str; 8] = [
     "max-concurrent-actions",
@@ -73,7 +76,7 @@ const GCP_INERT: [&str; 5] = [
 const OPENSTACK: &[&str] = &["openstack"];
 
 const ALIBABA_BOOLS: [ProviderFlag; 3] =
-    flags(ALIBABA, Kind::Bool, ["dry-run", "enable-imdsv2", "skip-disable-source-dest-check"]);
+    flags(ALIBABA, Kind::Bool, [DRY_RUN, "enable-imdsv2", "skip-disable-source-dest-check"]);
 const ALIBABA_INTS: [ProviderFlag; 6] = flags(
     ALIBABA,
     Kind::Int,

@@ -2,6 +2,7 @@
 
 use runtime::go_duration::GoDuration;
 
+use super::provider_flags::{ALIBABA, DRY_RUN};
 use super::{Flags, GATE_UID_HEADER};
 
 impl Flags {
@@ -10,6 +11,9 @@ impl Flags {
         let mut errors = Vec::new();
         if self.cloud.cloud_provider.is_empty() {
             errors.push("--cloud-provider cannot be empty".to_owned());
+        }
+        if self.command_line.has(DRY_RUN) && !ALIBABA.contains(&&*self.cloud.cloud_provider) {
+            errors.push(format!("unknown flag: --{DRY_RUN}; the subcommand plan prints each change without making it"));
         }
         errors.extend(self.controllers.selection().err().unwrap_or_default());
         errors.extend(self.configuration().options.validate());

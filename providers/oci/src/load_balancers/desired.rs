@@ -17,7 +17,7 @@ use super::objects::{Form, RULES, balancer_settings, listener_settings, set_sett
 use super::security::{Places, Retained};
 use super::spec::{Families, LoadBalancerSpec, PortSpec};
 use super::{LoadBalancers, adopted, certificates, groups, objects, security};
-use crate::annotations::{SecurityMode, TlsSettings};
+use crate::annotations::{self, SecurityMode, TlsSettings};
 use crate::instances::ocid;
 use crate::subnets::Subnet;
 
@@ -99,6 +99,11 @@ impl LoadBalancers {
 
     /// Chooses the subnets, and the families of the addresses that they allow.
     async fn facts(&self, spec: &LoadBalancerSpec) -> Result<Facts> {
+        if spec.subnets.iter().all(Option::is_none) {
+            let annotation = if spec.is_network() { &annotations::NETWORK_SUBNET } else { &annotations::SUBNET1 };
+            let text = "no subnet: set loadBalancer.subnet1 in the cloud configuration, or annotation";
+            return Err(Error::invalid(format!("{text} {}", annotation.key())));
+        }
         let mut subnets = self.subnets(spec.subnets.iter().flatten().map(String::as_str)).await?;
         // A regional subnet is the only one: that of the second annotation, else the first.
         let is_second = spec.is_subnet_named[1] && subnets.len() == 2 && !subnets[1].is_of_one_domain();

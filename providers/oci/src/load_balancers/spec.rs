@@ -262,9 +262,6 @@ impl LoadBalancerSpec {
         if is_internal || is_network {
             subnets.truncate(1);
         }
-        if subnets.iter().all(Option::is_none) {
-            reader.annotations.mistake(format!("no subnet: set annotation {} or loadBalancer.subnet1", named[0].key()));
-        }
         let assigned = [
             reader.annotations.get(&key::ASSIGNED_V4).map(|ip| ip.to_string()),
             reader.annotations.get(&key::ASSIGNED_V6),
