@@ -41,7 +41,7 @@ const LABELS: Kind<NodeSelector> =
         true => NodeSelector::parse(text),
         false => Err("each item needs a key and a value".to_owned()),
     });
-/// Values by port.
+/// Values that an annotation gives to ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ByPort<T>(pub BTreeMap<u16, T>);
@@ -141,9 +141,9 @@ provider_kit::declare! {
     pub SPEC: String = "spec";
     /// CLB: vSwitch of an internal load balancer.
     pub VSWITCH: String = "vswitch-id", default_description("one of `Global.vswitchid`");
-    /// CLB: primary zone.
+    /// CLB: primary zone of a new load balancer.
     pub MASTER_ZONE: String = "master-zoneid";
-    /// CLB: secondary zone.
+    /// CLB: secondary zone of a new load balancer.
     pub SLAVE_ZONE: String = "slave-zoneid";
     /// CLB: private address of an internal load balancer.
     pub ADDRESS_IP: String = "ip";
@@ -169,7 +169,7 @@ provider_kit::declare! {
     pub PROTOCOL_PORT: ByPort<String> = "protocol-port", default_description("those of the Service");
     /// Certificate of HTTPS listeners; of TCPSSL listeners, a list.
     pub CERTIFICATE: Vec<String> = "cert-id";
-    /// TLS policy.
+    /// TLS policy of HTTPS and TCPSSL listeners.
     pub TLS_POLICY: String = "tls-cipher-policy";
     /// CLB: HTTP/2 on HTTPS listeners.
     pub HTTP2: String = "http2-enabled", kind(ON);
@@ -177,7 +177,7 @@ provider_kit::declare! {
     pub CA_CERTIFICATES: Vec<String> = "cacert-id";
     /// NLB: checks certificates of clients.
     pub CA_ENABLED: bool = "cacert", kind(TRUTH);
-    /// NLB: ALPN.
+    /// NLB: ALPN on TCPSSL listeners.
     pub ALPN: bool = "alpn", kind(TRUTH);
     /// NLB: ALPN policy, such as `HTTP2Optional`.
     pub ALPN_POLICY: String = "alpn-policy";
@@ -213,7 +213,7 @@ provider_kit::declare! {
     pub COOKIE_TIMEOUT: u32 = "cookie-timeout";
     /// Lets connections end before a backend is removed.
     pub DRAINING: String = "connection-drain", kind(ON);
-    /// Seconds for that.
+    /// Seconds that connections have to end before a backend is removed.
     pub DRAINING_TIMEOUT: u32 = "connection-drain-timeout", kind(DRAIN);
     /// CLB: access control by a list.
     pub ACL_STATUS: String = "acl-status", kind(ON);
@@ -261,7 +261,7 @@ provider_kit::declare! {
     pub GROUPS: ByPort<Group> = "vgroup-port", default_description("groups that are created"), decides_targets();
     /// Weight of all backends together, in server groups of yours.
     pub WEIGHT_TOTAL: u32 = "weight", kind(WEIGHT), decides_targets();
-    /// Weight of backends.
+    /// Weight of each backend; with `externalTrafficPolicy: Local`, a Node has the number of its Pods.
     pub DEFAULT_WEIGHT: u32 = "default-weight", kind(WEIGHT), default("100"), decides_targets();
     /// Leaves weights of backends as they are.
     pub IGNORE_WEIGHT: bool = "ignore-weight-update", kind(TRUTH), default("off"), decides_targets();

@@ -81,7 +81,7 @@ provider_kit::declare! {
     pub NLB: String = "NLB_ENDPOINT";
     /// Other endpoint of STS.
     pub STS: String = "STS_ENDPOINT";
-    /// Other metadata service.
+    /// Other endpoint of the metadata service.
     pub METADATA: String = "METADATA_ENDPOINT", default("http://100.100.100.200");
     /// `HTTP` to send requests without TLS.
     pub SCHEME: String = "ALICLOUD_CLIENT_SCHEME", default("HTTPS");
@@ -131,7 +131,7 @@ pub struct Oidc {
     pub token_file: String,
 }
 
-/// The validated configuration.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/alibaba.md explains each key")]
 pub struct Config {

@@ -18,7 +18,7 @@ mod signing;
 
 pub use provider::{Alibaba, alicloud, factory};
 
-/// The provider's name.
+/// The name of the provider in `--cloud-provider`.
 pub const NAME: &str = "alibabacloud";
 
 /// The historic name of the provider, and a scheme of its provider IDs.

@@ -1,4 +1,4 @@
-//! What the Go program has written to Services: its finalizers and labels, which end with their load balancers.
+//! Finalizers and labels that the Go program has written to Services, and that end with their load balancers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Both signatures of Alibaba Cloud: ACS3-HMAC-SHA256 in headers, and version 1.0 with HMAC-SHA1 in the query.
+//! Signatures of Alibaba Cloud: ACS3-HMAC-SHA256 in headers, and version 1.0 with HMAC-SHA1 in the query.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

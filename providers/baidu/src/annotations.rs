@@ -46,7 +46,7 @@ provider_kit::declare! {
     pub RESERVE: bool = "load-balancer-reserve-lb", kind(TRUE), default("false");
     /// Name of the BLB.
     pub NAME: String = "load-balancer-lb-name", default_description("`CCE/SVC/<ClusterId>/<namespace>/<service>`");
-    /// How listeners select backends.
+    /// Algorithm by which listeners select backends.
     pub SCHEDULER: String = "load-balancer-scheduler", kind(SCHEDULERS), default_description("`Hash` with `sessionAffinity: ClientIP`, else `RoundRobin`");
     /// Seconds after which a health check has failed.
     pub CHECK_TIMEOUT: u32 = "load-balancer-health-check-timeout-in-second", kind(Kind::number(1, 60)), default("3");
@@ -60,11 +60,11 @@ provider_kit::declare! {
     pub CHECK_STRING: String = "load-balancer-health-check-string", default("HealthCheck");
     /// Name of the EIP. An EIP of your own with this name is bound, and never deleted.
     pub EIP_NAME: String = "elastic-ip-name", default_description("the name of the BLB");
-    /// How a new EIP is paid. A prepaid EIP cannot be released before it expires.
+    /// Payment timing of a new EIP. A prepaid EIP cannot be released before it expires.
     pub PAYMENT: String = "elastic-ip-payment-timing", kind(word("`Prepaid`, `Postpaid`", |text| {
         ["Prepaid", "Postpaid"].contains(&text).then(|| text.to_owned())
     })), default_description("`Postpaid`");
-    /// What a new postpaid EIP is charged by.
+    /// Billing method of a new postpaid EIP.
     pub BILLING: String = "elastic-ip-billing-method", kind(word("`ByTraffic`, `ByBandwidth`", |text| {
         ["ByTraffic", "ByBandwidth"].contains(&text).then(|| text.to_owned())
     })), default_description("`ByTraffic`");

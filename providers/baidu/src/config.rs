@@ -24,9 +24,9 @@ provider_kit::declare! {
     pub CLUSTER_ID: String = "ClusterId";
     /// Region of the cluster.
     pub REGION: String = "Region", kind(REGION_FORM), default_description("the region in the host of `Endpoint`");
-    /// Access key ID.
+    /// ID of the access key.
     pub ACCESS_KEY_ID: String = "AccessKeyID", default_description("the variables below, or else the token of the CCE add-on");
-    /// Secret access key.
+    /// Secret access key that belongs to `AccessKeyID`.
     pub SECRET_ACCESS_KEY: String = "SecretAccessKey";
     /// VPC of the cluster: its routes, and the VPC of load balancers.
     pub VPC_ID: String = "VpcId", default_description("the VPC of the cluster's first Node");
@@ -36,11 +36,11 @@ provider_kit::declare! {
     pub ENDPOINT: String = "Endpoint";
     /// If set, requests and answers are logged, without signatures and secrets.
     pub DEBUG: bool = "Debug", default("false");
-    /// Accepted without effect.
+    /// Accepted without effect: the program uses no cluster name.
     pub CLUSTER_NAME: String = "ClusterName";
-    /// Accepted without effect.
+    /// Accepted without effect: the program uses no master ID.
     pub MASTER_ID: String = "MasterId";
-    /// Accepted without effect.
+    /// Accepted without effect: the program uses no Node name.
     pub NODE_NAME: String = "NodeName";
 }
 
@@ -50,7 +50,7 @@ provider_kit::declare! {
 
     /// Access key ID, if the file has none. A key in a file is read again for each request.
     pub KEY_ID_VARIABLE: String = "BCE_ACCESS_KEY_ID", secret();
-    /// Secret access key.
+    /// Secret access key that belongs to `BCE_ACCESS_KEY_ID`.
     pub SECRET_VARIABLE: String = "BCE_SECRET_ACCESS_KEY", secret();
     /// Session token of temporary credentials (STS).
     pub TOKEN_VARIABLE: String = "BCE_SESSION_TOKEN", secret();
@@ -75,7 +75,7 @@ pub enum Credentials {
     Offline,
 }
 
-/// The configuration.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/baidu.md explains each setting")]
 pub struct Config {

@@ -38,7 +38,7 @@ impl BceSigner {
         Self { config, host, clock: CloudClock::default(), last: Mutex::default() }
     }
 
-    /// Reads the keys.
+    /// Reads the keys; if reading fails, returns the last keys that were read.
     fn keys(&self) -> Result<Keys> {
         let read = match &self.config.credentials {
             Credentials::Keys(id, secret, token) => keys(id, secret, token.as_ref()),

@@ -29,7 +29,7 @@ mod unused;
 
 pub use provider::{Keepalived, factory};
 
-/// The provider's name.
+/// The name of the provider in `--cloud-provider`.
 pub const NAME: &str = "keepalived";
 
 /// The source of the provider's events: the name of the Go program.

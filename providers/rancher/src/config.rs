@@ -33,11 +33,11 @@ provider_kit::declare! {
     /// The keys of the file, in the order of the reference page.
     pub KEYS: "[Global] ";
 
-    /// Same as `CATTLE_URL`, which takes precedence.
+    /// URL of the API. The variable `CATTLE_URL` takes precedence.
     pub FILE_URL: String = "cattle-url";
-    /// Same as `CATTLE_ACCESS_KEY`, which takes precedence.
+    /// Access key. The variable `CATTLE_ACCESS_KEY` takes precedence.
     pub FILE_ACCESS_KEY: String = "cattle-access-key", secret();
-    /// Same as `CATTLE_SECRET_KEY`, which takes precedence.
+    /// Secret key. The variable `CATTLE_SECRET_KEY` takes precedence.
     pub FILE_SECRET_KEY: String = "cattle-secret-key", secret();
     /// Label of hosts with the zone of their Nodes.
     pub ZONE_LABEL: String = "zone-label", default("zone");

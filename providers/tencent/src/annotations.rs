@@ -37,7 +37,7 @@ fn is_id(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// A JSON object.
+/// A JSON object with parameters of a request, as an annotation has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Json(pub Map<String, Value>);
 
@@ -93,7 +93,7 @@ provider_kit::declare! {
     pub TKE_SUBNET: String = "service.kubernetes.io/qcloud-loadbalancer-internal-subnetid", kind(SUBNET_FORM);
     /// ID of a load balancer of yours that the Service uses. It is never deleted; only listeners of the Service change.
     pub EXISTING: String = "service.kubernetes.io/tke-existed-lbid", kind(ID_FORM);
-    /// How traffic of a new public load balancer is charged.
+    /// Charge type of the traffic of a new public load balancer.
     pub CHARGE: String = "service.kubernetes.io/qcloud-loadbalancer-internet-charge-type", kind(CHARGE_FORM), default_description("the cloud's"),
         aliases(&["kubernetes.io/service.internetChargeType"]);
     /// Bandwidth of a public load balancer in Mbps.

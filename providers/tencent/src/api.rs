@@ -275,7 +275,7 @@ pub(crate) struct Api {
     pub(crate) metadata: Arc<Metadata>,
     tokens: Arc<Tokens<Chain>>,
     furnish: Furnish,
-    /// One transport for each action, because the rate limits are of actions.
+    /// Transports by action, because each action has its own rate limit.
     clients: Arc<Mutex<BTreeMap<&'static str, Transport>>>,
 }
 

@@ -86,7 +86,7 @@ pub struct Oidc {
 /// A key in the configuration: its ID, the key, and the token of a temporary one.
 pub type StaticKey = (String, SecretString, Option<SecretString>);
 
-/// The validated configuration.
+/// The validated configuration of the provider.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/tencent.md explains each key")]
 pub struct Config {

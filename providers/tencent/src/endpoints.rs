@@ -14,7 +14,7 @@ use crate::annotations as key;
 /// Time between two looks at the Pods.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How targets follow Pods.
+/// Rules by which the targets of a Service follow its Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pods {
     /// If set, targets are Pods.

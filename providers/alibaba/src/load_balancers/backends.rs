@@ -31,12 +31,12 @@ const UNRESOLVED: &str = "unresolved";
 /// The kind of backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// All Nodes.
+    /// Nodes, with or without Pods of the Service.
     #[default]
     Nodes,
     /// The Nodes that have Pods of the Service.
     Local,
-    /// The Pods themselves.
+    /// The Pods of the Service.
     Pods,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of listeners.
+//! Requests that create, start and change listeners.
 
 use provider_kit::load_balancers::{Attributes, Difference, POOL, Port, ResourceKey};
 use serde_json::{Value, json};

@@ -22,7 +22,7 @@ macro_rules! objects {
 }
 
 objects! {
-    /// A CLB.
+    /// A classic load balancer (CLB).
     ClassicBalancer [
         Field::create_only("AddressType").filled_by(&key::ADDRESS_TYPE),
         Field::create_only("AddressIPVersion").filled_by(&key::IP_VERSION),
@@ -79,7 +79,7 @@ objects! {
         Field::create_only("ForwardPort").setting(&key::FORWARD),
         Field::update("Status"),
     ]
-    /// An NLB.
+    /// A network load balancer (NLB).
     NetworkBalancer [
         Field::create_only("AddressIpVersion").filled_by(&key::IP_VERSION),
         Field::create_only("ResourceGroupId").filled_by(&key::RESOURCE_GROUP),

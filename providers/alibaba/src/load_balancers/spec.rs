@@ -47,7 +47,7 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
     pub(super) number: u16,
-    /// `TCP` or `UDP`.
+    /// Protocol of the port: `TCP` or `UDP`.
     pub(super) transport: &'static str,
     pub(super) node_port: u16,
     /// Name of the port, and the port of Pods.

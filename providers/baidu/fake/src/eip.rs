@@ -1,4 +1,4 @@
-//! EIPs.
+//! The EIP API of the fake.
 
 use std::time::Duration;
 

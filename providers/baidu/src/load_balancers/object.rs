@@ -105,7 +105,7 @@ pub(super) struct Backend {
     weight: Option<u32>,
 }
 
-/// A listener.
+/// A listener of a BLB, as the API shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Listener {

@@ -1,4 +1,4 @@
-//! Nodes and routes.
+//! Tests of Nodes and routes.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub struct Rancher {
     /// Hosts, each with its IP addresses in `addresses`, which the API shows under a link. The link is absent from a
     /// host with `lacksAddressLink`, and not found for one with `isLeaving`.
     pub hosts: Vec<Value>,
-    /// Stacks of services.
+    /// Stacks that contain the services, without links and actions.
     pub stacks: Vec<Value>,
     /// Load balancer services and external services, without links and actions.
     pub services: Vec<Value>,

@@ -91,7 +91,7 @@ pub(crate) struct PortSpec {
 }
 
 impl LoadBalancerSpec {
-    /// Parses a Service.
+    /// Parses the annotations and ports of a Service.
     pub(crate) fn of(service: &Service) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         let (scale, certificates) = (annotations.get(&SCALE), annotations.get(&CERTIFICATES));

@@ -45,7 +45,7 @@ async fn nothing_that_the_go_program_left_is_written() {
     assert_eq!(list(&left["services"]).len(), 5);
 }
 
-/// What the Go program finds when it takes over. `CCM_RANCHER_OURS=FILE` writes it, for the fake's `load`.
+/// Compares load balancers with those of the Go program. `CCM_RANCHER_OURS=FILE` writes our own, for the fake's `load`.
 #[tokio::test(start_paused = true)]
 async fn load_balancers_are_those_that_the_go_program_would_make() {
     let (left, harness) = recorded();

@@ -57,7 +57,7 @@ fn check(is_right: bool, code: &str, message: impl AsRef<str>) -> Result<(), Ref
     if is_right { Ok(()) } else { refuse(code, message) }
 }
 
-/// Actions by product.
+/// Products of the API, each with a word in the names of its actions.
 const PRODUCTS: [(&str, &str); 5] = [
     ("cvm", "Instances"),
     ("tke", "ClusterRoute"),

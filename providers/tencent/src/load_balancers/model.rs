@@ -24,7 +24,7 @@ macro_rules! objects {
 }
 
 objects! {
-    /// A load balancer.
+    /// A load balancer of Tencent Cloud.
     Balancer [
         Field::create_only("LoadBalancerType").setting(&key::TYPE),
         Field::create_only("SubnetId").setting(&key::SUBNET),
@@ -38,7 +38,7 @@ objects! {
         Field::observed("Foreign"),
         Field::observed("Groups"),
     ]
-    /// A listener.
+    /// A listener of a load balancer.
     Listener [
         Field::create_only("Protocol").setting(&key::PROTOCOLS),
         Field::update("CertId").setting(&key::PROTOCOLS),

@@ -44,11 +44,11 @@ pub(crate) struct Spec {
     pub(super) warnings: Vec<(&'static str, String)>,
 }
 
-/// A listener.
+/// A port of a Service with its listener.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
     pub(super) number: u16,
-    /// `TCP` or `UDP`.
+    /// Protocol of the port: `TCP` or `UDP`.
     pub(super) transport: &'static str,
     pub(super) node_port: u16,
     /// Name of the port in the Service, by which the ports of Pods are found.

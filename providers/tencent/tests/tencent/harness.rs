@@ -50,7 +50,7 @@ impl Harness {
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self

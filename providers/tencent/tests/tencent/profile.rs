@@ -26,7 +26,7 @@ const POD_RANGE: &str = "10.244.";
 /// The tag with the UID of a Service.
 const OWNER: &str = "tke-lb-serviceuuid";
 
-/// The fake.
+/// The fake cloud that the conformance suite runs against.
 #[derive(Clone)]
 pub(crate) struct TencentCloud {
     pub(crate) fake: Handle<World>,
