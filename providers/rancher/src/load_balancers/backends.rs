@@ -47,9 +47,9 @@ impl Drop for Claim<'_> {
         for id in &self.ids {
             let claim = claims.entry(id.clone()).or_default();
             if self.leaves {
-                claim.is_leaving = false
+                claim.is_leaving = false;
             } else {
-                claim.links = claim.links.saturating_sub(1)
+                claim.links = claim.links.saturating_sub(1);
             }
             if claim.links == 0 && !claim.is_leaving {
                 claims.remove(id);

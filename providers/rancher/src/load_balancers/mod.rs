@@ -139,7 +139,7 @@ impl LoadBalancerCloud for LoadBalancers {
                 Some(address) => targets.push(address),
                 None if node.is_uninitialized() => {}
                 None => {
-                    pending_events.warn_node(node, "NoBackendAddress", "this Node is no backend: it has no address")
+                    pending_events.warn_node(node, "NoBackendAddress", "this Node is no backend: it has no address");
                 }
             }
         }
