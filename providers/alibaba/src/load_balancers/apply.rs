@@ -235,6 +235,10 @@ impl Work<'_> {
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
             let id = created_id(&answer, "LoadBalancerId")?;
+            // The credential may have become another account's since the check, and would not show this CLB again.
+            if let Err(error) = self.check_account().await {
+                return Err(self.discarded(&id, error).await);
+            }
             (ObservedLoadBalancer { id, ingress, ..self.change.outcome(1).unwrap_or_default() }, plain)
         } else {
             let of_creation =
@@ -262,6 +266,21 @@ impl Work<'_> {
             false => Err(Error::unauthorized(format!(
                 "the account of the credential has no VPC {vpc}; check the credential and Global.vpcid"
             ))),
+        }
+    }
+
+    /// Deletes a new CLB whose account could not be confirmed, and returns the reason.
+    async fn discarded(&self, id: &str, reason: Error) -> Error {
+        let query = |action| Query::new(self.product(), action).set("LoadBalancerId", id);
+        let deleted = async {
+            self.cloud.api.change(query("SetLoadBalancerDeleteProtection").set("DeleteProtection", "off")).await?;
+            self.cloud.api.change(query("DeleteLoadBalancer")).await
+        };
+        match deleted.await {
+            Err(error) if !error.is_not_found() => {
+                reason.context(format!("CLB {id} could not be deleted again: {error}"))
+            }
+            _ => reason,
         }
     }
 
