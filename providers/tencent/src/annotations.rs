@@ -8,8 +8,18 @@ use provider_kit::node_selector::NodeSelector;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Prefix of the annotations of the Go program.
-pub const PREFIX: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-";
+/// The beginnings of annotations of this cloud: a key with one of them that is not declared is a spelling mistake. Other
+/// keys of `service.kubernetes.io` are those of Kubernetes.
+pub const PREFIXES: [&str; 8] = [
+    "service.beta.kubernetes.io/tencentcloud-loadbalancer-",
+    "service.cloud.tencent.com/",
+    "service.kubernetes.io/loadbalance-",
+    "service.kubernetes.io/local-svc-",
+    "service.kubernetes.io/qcloud-",
+    "service.kubernetes.io/service.",
+    "service.kubernetes.io/tke-",
+    "ccm-rs/tencent-",
+];
 
 const CLASSIC: Kind<bool> = Kind::of("`classic` or `application`", |text| Some(text == "classic"));
 const PRIVATE: Kind<bool> = Kind::of("`public` or `private`", |text| Some(text == "private"));

@@ -138,7 +138,14 @@ pub(crate) fn the_arguments_of_the_plain_pods_are_flags_of_this_program() -> Res
 }
 
 /// Variables that come from a Secret and are no credential.
-const NO_CREDENTIALS: [&str; 3] = ["CATTLE_URL", "HCLOUD_NETWORK", "LINODE_REGION"];
+const NO_CREDENTIALS: [&str; 6] = [
+    "CATTLE_URL",
+    "HCLOUD_NETWORK",
+    "LINODE_REGION",
+    "TENCENTCLOUD_CLOUD_CONTROLLER_MANAGER_CLUSTER_ROUTE_TABLE",
+    "TENCENTCLOUD_CLOUD_CONTROLLER_MANAGER_REGION",
+    "TENCENTCLOUD_CLOUD_CONTROLLER_MANAGER_VPC_ID",
+];
 
 /// Checks that no credential reaches a process as an environment variable: child processes and core dumps carry
 /// the environment, and a variable changes only with a restart.

@@ -10,7 +10,7 @@ use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde_json::{Map, Value, json};
 
 use super::model::{Balancer, Listener, usual_check};
-use crate::annotations::{self as key, PREFIX, Protocols};
+use crate::annotations::{self as key, PREFIXES, Protocols};
 use crate::endpoints::Pods;
 
 /// Parameters of `CreateLoadBalancer` that the annotation may not change.
@@ -95,7 +95,9 @@ impl Spec {
             annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
         }
         annotations.get(&key::LB_NAME_KEY);
-        annotations.unknown(PREFIX, key::ALL);
+        for prefix in PREFIXES {
+            annotations.unknown(prefix, key::ALL);
+        }
         let spec = Self {
             is_skipped: annotations.get(&key::MODE).unwrap_or_default(),
             is_protected: annotations.get(&key::PROTECTION).unwrap_or_default(),
