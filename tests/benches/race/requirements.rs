@@ -64,8 +64,8 @@ pub(crate) fn judge(arguments: &Arguments, run: &Run, peer: Option<&Run>) -> Rep
         }
     }
     report.at_most("load balancers left in the cloud", run.left as f64, 0.0);
-    // 20 MiB at 1,000 Nodes, 45 at 5,000.
-    let memory = 20.0 + 25.0 * (arguments.nodes.max(1000) - 1000) as f64 / 4000.0;
+    // 23 MiB at 1,000 Nodes, 48 at 5,000: most of the first is the program itself, with fourteen clouds.
+    let memory = 23.0 + 25.0 * (arguments.nodes.max(1000) - 1000) as f64 / 4000.0;
     report.at_most("resident memory at its peak, MiB", run.peak(), memory);
     if let Some(peer) = peer {
         compare(arguments, run, peer, &mut report);
