@@ -108,7 +108,8 @@ pub(crate) async fn play_in_peace(
             environment.pool.give_back(scene.project.clone());
             Ok(())
         }
-        Err(error) => Err(anyhow!("{error:#}\n{}", scene.explain())),
+        // The reason stands last, too: of a long log, CI shows the end.
+        Err(error) => Err(anyhow!("{error:#}\n{}\n{}: {error:#}", scene.explain(), scene.settings.label)),
     }
 }
 
