@@ -48,6 +48,7 @@ mod cluster;
 mod machines;
 mod routes;
 mod script;
+mod sync;
 #[cfg(test)]
 mod tests;
 

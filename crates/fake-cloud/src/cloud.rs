@@ -19,8 +19,8 @@ use crate::routes::{Handler, Routes, Target};
 pub trait Cloud: Sized + Send + 'static {
     /// Type that distinguishes the cloud's APIs; `()` if there is one.
     type Service: Copy + Send + Sync + 'static;
-    /// Reason why a request is not carried out.
-    type Refusal;
+    /// Reason why a request is not carried out: [`Refused`], or a type of the API.
+    type Refusal: From<Refused>;
     /// Routes with their handlers. If several prefixes fit, the first one with a matching route counts.
     const ROUTES: &'static [Routes<Self>];
 
@@ -34,7 +34,9 @@ pub trait Cloud: Sized + Send + 'static {
     fn admit(&mut self, request: &mut ApiRequest<Self::Service>) -> Result<(), Self::Refusal>;
 
     /// Converts a refusal into the API's own type.
-    fn refusal(request: &ApiRequest<Self::Service>, refused: Refused) -> Self::Refusal;
+    fn refusal(_request: &ApiRequest<Self::Service>, refused: Refused) -> Self::Refusal {
+        refused.into()
+    }
 
     /// Writes a refusal in the API's form.
     fn render_refusal(request: &ApiRequest<Self::Service>, refusal: Self::Refusal) -> Reply;

@@ -69,6 +69,28 @@ impl Refused {
     pub fn new(status: u16, code: &str, message: &str) -> Self {
         Self { status: Some(status), code: code.to_owned(), message: message.to_owned(), retry_after: None }
     }
+
+    /// Returns a refusal with this code and message, and the status of the code.
+    #[must_use]
+    pub fn code(code: &str, message: impl Into<String>) -> Self {
+        Self { status: None, code: code.to_owned(), message: message.into(), retry_after: None }
+    }
+}
+
+/// Refuses a request with this code and message.
+///
+/// # Errors
+/// The refusal.
+pub fn refuse<T>(code: &str, message: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused::code(code, message))
+}
+
+/// Refuses a request with this code and message, unless it is right.
+///
+/// # Errors
+/// The refusal.
+pub fn check(is_right: bool, code: &str, message: impl Into<String>) -> Result<(), Refused> {
+    if is_right { Ok(()) } else { refuse(code, message) }
 }
 
 impl Fault {
@@ -87,7 +109,7 @@ impl Fault {
     /// Returns a refusal with this code of the API, and its status.
     #[must_use]
     pub fn code(route: &str, code: &str) -> Self {
-        let refused = Refused { status: None, ..Refused::new(0, code, "on purpose") };
+        let refused = Refused::code(code, "on purpose");
         Self::new(route, FaultKind::Refused(refused))
     }
 

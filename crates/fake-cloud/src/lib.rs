@@ -7,7 +7,9 @@
 //! * a router, in the process or on a port ([`Handle`], [`Port`]),
 //! * a record of all requests, and faults that tests inject ([`FaultInjector`], [`Fault`]),
 //! * paged lists, with the faults that they may have ([`Page`]),
-//! * operations in the background ([`Operations`]), a clock ([`Clock`]) and a rate limit ([`Bucket`]).
+//! * objects by kind and account ([`Objects`]), operations in the background ([`Operations`]), a clock ([`Clock`]) and
+//!   a rate limit ([`Bucket`]),
+//! * a program that serves the fake and changes it by commands ([`console`]).
 //!
 //! Times are tokio's, so that they may be virtual.
 //!
@@ -30,9 +32,6 @@
 //!             _ => Err(Refused::new(401, "unauthorized", "the token is not known")),
 //!         }
 //!     }
-//!     fn refusal(_: &ApiRequest<()>, refused: Refused) -> Refused {
-//!         refused
-//!     }
 //!     fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
 //!         Reply::new(refused.status.unwrap_or(500), json!({"error": {"code": refused.code, "message": refused.message}}))
 //!     }
@@ -49,8 +48,10 @@
 mod bucket;
 mod clock;
 mod cloud;
+pub mod console;
 mod fault;
 mod fault_injector;
+mod objects;
 mod operation;
 mod page;
 mod port;
@@ -60,8 +61,9 @@ mod routes;
 pub use bucket::{Allowance, Bucket};
 pub use clock::Clock;
 pub use cloud::{Cloud, Handle};
-pub use fault::{Effects, Fault, FaultKind, Refused};
+pub use fault::{Effects, Fault, FaultKind, Refused, check, refuse};
 pub use fault_injector::{FaultInjector, Recorded};
+pub use objects::{Objects, array, merge, text};
 pub use operation::{Operation, Operations};
 pub use page::{Next, Page};
 pub use port::{Port, Served};

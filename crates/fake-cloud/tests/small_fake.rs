@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use fake_cloud::{
-    ApiRequest, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Operations, Page, Port, Refused, Reply, Routes,
+    ApiRequest, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Objects, Operations, Page, Port, Refused,
+    Reply, Routes, console, merge,
 };
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -67,9 +68,6 @@ impl Cloud for Acme {
             Some("Bearer token") => Ok(()),
             _ => Err(Refused::new(401, "unauthorized", "the token is not known")),
         }
-    }
-    fn refusal(_: &ApiRequest<()>, refused: Refused) -> Refused {
-        refused
     }
     fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(if refused.code == "busy" { 409 } else { 500 });
@@ -262,4 +260,40 @@ async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
         assert!(body.frame().await.is_some());
     }
     assert_eq!(fault_injector.longest_padding(), 10 * 64 * 1024);
+}
+
+#[tokio::test]
+async fn console_changes_and_shows_the_cloud_and_its_requests() {
+    let (acme, directory) = (Handle::new(Acme::default()), tempfile::tempdir().unwrap());
+    let file = directory.path().join("shown").display().to_string();
+    let command = |acme: &mut Acme, name: &str, argument: &str| {
+        match name {
+            "add" => drop(acme.machines.insert(argument.to_owned(), json!({"name": argument}))),
+            "dump" => return Some(json!(acme.machines)),
+            _ => return None,
+        }
+        Some(Value::Null)
+    };
+    console::execute(&acme, "add worker-1", command).unwrap();
+    console::execute(&acme, &format!("dump {file}"), command).unwrap();
+    assert_eq!(console::read(&file), json!({"worker-1": {"name": "worker-1"}}));
+    send(&acme, "GET", "/v1/machines/worker-1", &Value::Null).await;
+    console::execute(&acme, &format!("requests {file}"), command).unwrap();
+    assert_eq!(console::read(&file)["route"], "GET /machines/{name}");
+    assert!(acme.fault_injector().requests().is_empty());
+    assert!(console::execute(&acme, "jump", command).is_err_and(|it| it == "unknown command"));
+}
+
+#[test]
+fn objects_of_other_accounts_are_neither_found_nor_removed() {
+    let mut objects = Objects::of("ours");
+    for (id, account) in [(1, Value::Null), (2, "theirs".into())] {
+        objects.add("machine", json!({"id": id, "_account": account}));
+    }
+    assert_eq!(objects.find("machine", "id", &json!(2), "NotFound").unwrap_err().code, "NotFound");
+    merge(objects.find("machine", "id", &json!(1), "NotFound").unwrap(), &json!({"tags": {"a": 1}}));
+    merge(objects.find("machine", "id", &json!(1), "NotFound").unwrap(), &json!({"tags": {"b": 2}}));
+    assert_eq!(objects.matching("machine", |_| true), [json!({"id": 1, "_account": "ours", "tags": {"a": 1, "b": 2}})]);
+    assert_eq!((objects.remove("machine", |_| true), objects.all("machine").len()), (1, 1));
+    assert_eq!((objects.number(), objects.number()), (1, 2));
 }

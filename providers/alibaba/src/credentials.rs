@@ -12,7 +12,7 @@ use cloud_provider::{Error, Result, async_trait};
 use jiff::Timestamp;
 use provider_kit::signing::AwsCredentials as Keys;
 use provider_kit::tokens::{Issued, Issuer};
-use provider_kit::transport::{Call, Method, Refusal, RetryPolicy, Transport};
+use provider_kit::transport::{Call, Method, Transport};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
@@ -35,15 +35,7 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     pub(crate) fn new(config: Arc<Config>, furnish: &Furnish) -> Result<Self> {
-        let text = |_: &_, body: &[u8]| {
-            let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
-            Some(Refusal { code, message, details: Vec::new() })
-        };
-        let seconds = Duration::from_secs;
-        let retry_policy =
-            RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
-        let http = furnish(Transport::builder(&config.metadata_endpoint));
-        let http = http.retry_policy(retry_policy).refusals(text).log_bodies(false).build()?;
+        let http = furnish(Transport::builder(&config.metadata_endpoint)).metadata_service().build()?;
         Ok(Self { config, http, region: OnceCell::new(), vpc: OnceCell::new() })
     }
 
@@ -79,7 +71,7 @@ impl Metadata {
     async fn read(&self, path: &str) -> Result<String> {
         let token = Call::new(Method::PUT, "/latest/api/token", &[]).operation("metadata GetToken").reading();
         let token = match self.http.send(token.header("x-aliyun-ecs-metadata-token-ttl-seconds", 21_600)).await {
-            Ok(answer) if self.config.has_imdsv2 => Some(String::from_utf8_lossy(&answer.body).trim().to_owned()),
+            Ok(answer) if self.config.has_imdsv2 => Some(answer.text()),
             Err(error) if error.is_unanswered() => return Err(error.context("the metadata service does not answer")),
             _ => None,
         };
@@ -94,7 +86,7 @@ impl Metadata {
             .iter()
             .fold(call, |call, token| call.header("x-aliyun-ecs-metadata-token", token).hide(token.as_str().into()));
         let answer = self.http.send(call).await?;
-        Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
+        Ok(answer.text())
     }
 }
 
@@ -191,10 +183,8 @@ impl Issuer for Chain {
     type Token = Keys;
 
     async fn issue(&self) -> Result<Issued<Keys>> {
-        let (token, end) = self.keys().await.map_err(|error| {
-            let text = "cannot read Alibaba Cloud credentials";
-            if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
-        })?;
+        let keys = self.keys().await;
+        let (token, end) = keys.map_err(|error| error.context("cannot read Alibaba Cloud credentials"))?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(REREAD, |_| left.unwrap_or_default().max(AT_LEAST));
         Ok(Issued { token, scope: "the account".to_owned(), lifetime, is_renewable: true })

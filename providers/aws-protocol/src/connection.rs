@@ -1,7 +1,6 @@
 //! Connections: endpoints of requests, and their signatures.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Environment, Error, Result, async_trait};
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use provider_kit::signing::{CloudClock, SigV4, Signer};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{Access, Builder, Call, Method, Refusal, RetryPolicy, Session, Transport};
+use provider_kit::transport::{Access, Builder, Call, Method, Refusal, Session, Transport};
 use tokio::sync::OnceCell;
 
 use crate::Settings;
@@ -73,21 +72,10 @@ impl Shared {
         operation: &str,
         complete: impl FnOnce(Call) -> Call,
     ) -> Result<String> {
-        let seconds = Duration::from_secs;
-        let retry_policy =
-            RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
-        let words = |_: &HeaderMap, body: &[u8]| {
-            let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
-            Some(Refusal { code, message, details: Vec::new() })
-        };
         let (base, path) = url.strip_suffix('/').map_or((url, ""), |base| (base, "/"));
-        let http = (self.furnish)(Transport::builder(base))
-            .retry_policy(retry_policy)
-            .refusals(words)
-            .log_bodies(false)
-            .build()?;
+        let http = (self.furnish)(Transport::builder(base)).metadata_service().build()?;
         let answer = http.send(complete(Call::new(method, path, &[]).operation(operation))).await?;
-        Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
+        Ok(answer.text())
     }
 }
 

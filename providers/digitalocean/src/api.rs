@@ -116,7 +116,7 @@ impl Api {
         } else {
             let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
             let answer = answer.map_err(|error| error.context("cannot find out the region; set REGION"))?;
-            String::from_utf8_lossy(&answer.body).trim().to_owned()
+            answer.text()
         };
         self.region.get_or_init(|| region);
         Ok(())

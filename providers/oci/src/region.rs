@@ -43,7 +43,7 @@ impl Region {
         let call = Call::get(path, &[]).header("authorization", "Bearer Oracle");
         let answer = http.retry_policy(retry_policy).build()?.send(call).await;
         let answer = answer.map_err(|error| error.context("the metadata service of the instance cannot be read"))?;
-        Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
+        Ok(answer.text())
     }
 
     async fn instance(&self) -> Result<&Value> {

@@ -7,7 +7,7 @@ use cloud_provider::{Error, Result, async_trait};
 use jiff::Timestamp;
 use provider_kit::signing::AwsCredentials as Keys;
 use provider_kit::tokens::{Issued, Issuer};
-use provider_kit::transport::{Call, Refusal, RetryPolicy, Transport};
+use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
@@ -30,15 +30,7 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     pub(crate) fn new(config: Arc<Config>, furnish: &Furnish) -> Result<Self> {
-        let text = |_: &_, body: &[u8]| {
-            let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
-            Some(Refusal { code, message, details: Vec::new() })
-        };
-        let seconds = Duration::from_secs;
-        let retry_policy =
-            RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
-        let http = furnish(Transport::builder(&config.metadata));
-        let http = http.retry_policy(retry_policy).refusals(text).log_bodies(false).build()?;
+        let http = furnish(Transport::builder(&config.metadata)).metadata_service().build()?;
         Ok(Self { config, http, region: OnceCell::new(), vpc: OnceCell::new() })
     }
 
@@ -72,7 +64,7 @@ impl Metadata {
             _ => Call::get("/latest/meta-data/network/interfaces/macs/{mac}/vpc-id", &[parts.get(3).unwrap_or(&"")]),
         };
         let answer = self.http.send(call.operation("metadata Get")).await?;
-        Ok(String::from_utf8_lossy(&answer.body).trim().to_owned())
+        Ok(answer.text())
     }
 }
 
@@ -177,9 +169,9 @@ impl Issuer for Chain {
 
     async fn issue(&self) -> Result<Issued<Keys>> {
         let (token, end) = self.keys().await.map_err(|error| {
-            let text =
-                "cannot get credentials for Tencent Cloud from secret_id, an OIDC role or the role of the machine";
-            if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
+            error.context(
+                "cannot get credentials for Tencent Cloud from secret_id, an OIDC role or the role of the machine",
+            )
         })?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(FOREVER, |_| left.unwrap_or_default().max(AT_LEAST));

@@ -19,6 +19,7 @@ pub mod crash;
 pub mod end_state;
 pub mod fault_injector;
 pub mod harness;
+pub mod json;
 pub mod node_object;
 pub mod observed_provider;
 pub mod predecessor;
@@ -29,6 +30,7 @@ pub mod user;
 pub mod virtual_time;
 
 pub use account::{Account, CloudApi, PATIENCE};
+pub use fake_cloud::FaultInjector;
 pub use harness::{Harness, Program};
 pub use profile::{
     ApiRequests, Capabilities, CloudProfile, Effort, LoadBalancerFacts, Machine, MakeProfile, Namesake,

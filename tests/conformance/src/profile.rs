@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use cloud_provider::{CloudProvider, Fence, Service};
-use fake_cloud::Fault;
+use fake_cloud::{Fault, FaultInjector};
 use serde_json::Value;
 
 use crate::account::CloudApi;
@@ -87,10 +87,19 @@ pub trait CloudProfile: Send + Sync + 'static {
     /// Returns what others have now.
     fn things_of_others(&self) -> Vec<Value>;
 
+    /// Returns the fake's record of requests and faults; `None` if the fake has others, to which [`fail`](Self::fail) and
+    /// [`clear_faults`](Self::clear_faults) translate.
+    fn fault_injector(&self) -> Option<&FaultInjector>;
     /// Injects a fault into the fake, until [`clear_faults`](Self::clear_faults).
-    fn fail(&self, fault: Fault);
+    fn fail(&self, fault: Fault) {
+        if let Some(it) = self.fault_injector() {
+            it.fail(fault);
+        }
+    }
     /// Removes all faults at once.
-    fn clear_faults(&self);
+    fn clear_faults(&self) {
+        self.fault_injector().into_iter().for_each(FaultInjector::clear_faults);
+    }
     /// Returns the ways in which the list on this route, and everything else, can be wrong.
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         Fault::of_list(route)
@@ -98,7 +107,10 @@ pub trait CloudProfile: Send + Sync + 'static {
     /// Returns the most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot
     /// send answers without an end.
     fn take_longest_padding(&self) -> Option<usize> {
-        None
+        let fault_injector = self.fault_injector()?;
+        let longest = fault_injector.longest_padding();
+        fault_injector.forget_requests();
+        Some(longest)
     }
     /// Returns the fault with which the cloud refuses a further load balancer because of a quota; `None` if it has
     /// none.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use aws_fake::{ACCOUNT, CLUSTER, Fault, Handle, KEY_ID, Kind, REGION, SECRET, VPC, World, rest};
 use axum::Router;
+use ccm_conformance::json::{list, number, same_targets, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name};
 use provider_aws::{Ec2, NAME};
@@ -68,18 +69,6 @@ impl AwsCloud {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn number(value: &Value) -> u16 {
-    value.as_str().and_then(|it| it.parse().ok()).unwrap_or_default()
-}
-
 fn tag(it: &Value, key: &str) -> Option<String> {
     let of_ec2 = list(&it["tagSet"]).find(|it| it["key"] == key).map(|it| text(&it["value"]));
     of_ec2.or_else(|| list(&it["_tags"]).find(|it| it["Key"] == key).map(|it| text(&it["Value"])))
@@ -119,11 +108,7 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
         ));
         sets.insert(list(&group["_targets"]).map(|it| machine_of(cloud, &it["Id"])).collect::<BTreeSet<_>>());
     }
-    let mut targets = BTreeSet::new();
-    if sets.len() > 1 {
-        targets.insert(format!("not the same behind all ports: {sets:?}"));
-    }
-    targets.extend(sets.into_iter().flatten());
+    let targets = same_targets(sets);
     let address = it["DNSName"].as_str().map(str::to_owned);
     LoadBalancerFacts { service_uid: tag(it, OWNER), address, ports, targets }
 }
@@ -346,20 +331,12 @@ impl CloudProfile for AwsCloud {
         all
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes = ["RequestLimitExceeded", "Throttling", "InternalError", "AuthFailure", "UnauthorizedOperation"];
         Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(self.api().create, "TooManyLoadBalancers"))

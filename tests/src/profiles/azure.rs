@@ -8,8 +8,9 @@ use azure_fake::{
     Azure as Cloud, CLIENT, Fault, GROUP, Handle, LOCATION, NETWORK, ROUTE_TABLE, SECURITY_GROUP, SUBSCRIPTION, TENANT,
     id,
 };
+use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
     ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
@@ -40,14 +41,6 @@ pub enum Form {
 pub struct AzureCloud {
     fake: Handle<Cloud>,
     form: Form,
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
@@ -344,21 +337,13 @@ impl CloudProfile for AzureCloud {
         found
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes = [(429, "SubscriptionRequestsThrottled"), (409, "RetryableError"), (500, "InternalServerError")];
         let of = |(status, code): (u16, &str)| Fault::refused_as("", status, code, "on purpose");
         Fault::of_list(route).into_iter().chain(codes.map(of)).collect()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::refused_as(

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use ccm_conformance::json::list;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use digitalocean_fake::{ACCOUNT, Droplet, Fake, Fault, Options, REGION, TOKEN};
@@ -34,10 +35,6 @@ impl Default for DigitalOceanCloud {
 
 fn id_of(droplet: &Droplet) -> String {
     format!("digitalocean://{}", droplet.id)
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn facts(shown: &Value) -> LoadBalancerFacts {
@@ -173,20 +170,12 @@ impl CloudProfile for DigitalOceanCloud {
         self.0.objects().into_iter().filter(|it| it["name"] == THEIRS).collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.0.fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.0.clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(&self.0)
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let own = ["server_error", "too_many_requests", "unauthorized"].map(|code| Fault::code("", code));
         Fault::of_list(route).into_iter().chain(own).collect()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.0.longest_padding();
-        self.0.forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         let message = "This will exceed your load balancer limit";

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
@@ -238,20 +238,12 @@ impl CloudProfile for HetznerCloud {
         routes.chain(self.fake.objects().into_iter().filter(|it| it["name"] == THEIRS)).collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(&self.fake)
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes = ["server_error", "rate_limit_exceeded", "maintenance", "unauthorized"];
         [Fault::of_list(route), codes.map(|code| Fault::code("", code)).into()].concat()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.longest_padding();
-        self.fake.forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code("POST /load_balancers", "resource_limit_exceeded"))

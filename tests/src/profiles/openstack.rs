@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
+use ccm_conformance::json::{list, number, same_targets};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Service, Setup};
 use openstack_fake::{Fake, Fault, Network, Options, Server};
@@ -119,10 +120,7 @@ impl OpenStackCloud {
             };
             sets.insert(list(&pool["members"]).map(server).collect::<BTreeSet<String>>());
         }
-        if sets.len() > 1 {
-            facts.targets.insert(format!("not the same behind all ports: {sets:?}"));
-        }
-        facts.targets.extend(sets.into_iter().flatten());
+        facts.targets = same_targets(sets);
         facts
     }
 
@@ -139,14 +137,6 @@ impl OpenStackCloud {
 
 fn id_of(server: &str) -> String {
     format!("openstack:///{server}")
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn number(value: &Value) -> u16 {
-    u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default()
 }
 
 /// Removes fields that differ between runs and are irrelevant: IDs, times, order, and states of Octavia's workers.
@@ -336,19 +326,11 @@ impl CloudProfile for OpenStackCloud {
         theirs
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(&self.fake)
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         [Fault::of_list(route), vec![Fault::refused(route, 404)]].concat()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.longest_padding();
-        self.fake.forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::refused_as("POST /lbaas/loadbalancers", 403, "", "Quota has been met for resources: Load Balancer"))

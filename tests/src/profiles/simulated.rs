@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{AddressType, CloudProvider, Fence, NodeAddress, Service, default_load_balancer_name};
 use fake_cloud::{Fault, FaultKind, Refused};
@@ -160,6 +160,9 @@ impl CloudProfile for SimulatedCloud {
         balancers.map(|it| json!(it.spec)).chain(routes.map(|it| json!(it.route))).collect()
     }
 
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        None
+    }
     fn fail(&self, fault: Fault) {
         let refused = |it: &Refused| it.status.unwrap_or(500);
         let simulated = match fault.kind {

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
-use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
+use cloud_provider::{Caches, ConditionStatus, Error, Node, Result, Service};
 
 use super::cache::LoadBalancerCache;
-use super::dyn_cloud::DynLoadBalancerCloud;
+use super::machines::Machines;
 use super::ownership::Identity;
 use crate::coalescer::Coalescer;
 use crate::status::shown;
@@ -47,7 +47,7 @@ impl Default for ControlReads {
     fn default() -> Self {
         Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
             let (cache, caches) = &callers[0];
-            ask(cache.cloud(), caches.as_deref()).await
+            ask(cache.cloud().machines(), caches.as_deref().map(Caches::nodes).unwrap_or_default()).await
         }))
     }
 }
@@ -82,8 +82,23 @@ impl ControlReads {
     }
 }
 
-async fn ask(cloud: &dyn DynLoadBalancerCloud, caches: Option<&dyn Caches>) -> Result<ControlRead> {
-    let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
+/// Checks that the credential is for the account, project or environment of these Nodes: reads up to three of their
+/// machines, until one is found. Call it before a request that another account would carry out: what it created there
+/// would never be found again. Without a Node whose machine is one of this cloud, nothing is checked.
+///
+/// # Errors
+/// *Unauthorized* if none of the machines exists; the text ends with `remedy`. The cloud's answer if a machine cannot be
+/// read.
+pub async fn check_account(machines: &dyn Machines, nodes: Vec<Arc<Node>>, remedy: &str) -> Result<()> {
+    match ask(machines, nodes).await? {
+        ControlRead::Seen | ControlRead::NoMachines => Ok(()),
+        ControlRead::NoneSeen(names) => {
+            Err(Error::unauthorized(format!("the credential shows none of the machines of {names}; {remedy}")))
+        }
+    }
+}
+
+async fn ask(machines: &dyn Machines, mut nodes: Vec<Arc<Node>>) -> Result<ControlRead> {
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
     let (mut asked, mut silent) = (Vec::new(), Ok(()));
@@ -91,7 +106,7 @@ async fn ask(cloud: &dyn DynLoadBalancerCloud, caches: Option<&dyn Caches>) -> R
         if asked.len() >= MOST_READS {
             break;
         }
-        match cloud.has_machine(node).await {
+        match machines.has(node).await {
             Ok(true) => return Ok(ControlRead::Seen),
             Ok(false) => asked.push(&*node.name),
             // The Node is no machine of this cloud (P-15).
@@ -109,8 +124,55 @@ async fn ask(cloud: &dyn DynLoadBalancerCloud, caches: Option<&dyn Caches>) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use cloud_provider::async_trait;
+    use parking_lot::Mutex;
     use serde_json::json;
+
+    use super::super::Targets;
+    use super::*;
+
+    /// Machines by provider ID: `Ok(false)` for one that the credential does not show. Records the reads.
+    struct Known(fn(&str) -> Result<bool>, Mutex<Vec<String>>);
+
+    #[async_trait]
+    impl Machines for Known {
+        async fn has(&self, node: &Node) -> Result<bool> {
+            self.1.lock().push(node.provider_id.to_string());
+            self.0(&node.provider_id)
+        }
+
+        async fn ids(&self) -> Result<Targets> {
+            Ok(Targets::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn account_is_that_of_the_nodes_if_one_of_three_machines_is_found() {
+        let all = ["aaa://9", "acme://1", "acme://2", "acme://3", "acme://4"];
+        let others: fn(&str) -> Result<bool> =
+            |id| if id.starts_with("acme") { Ok(false) } else { Err(Error::invalid(id.to_owned())) };
+        let down: fn(&str) -> Result<bool> = |_| Err(Error::unanswered("down"));
+        let table: [(&[&str], _, _, _); 5] = [
+            (&all, (|id| Ok(id == "acme://2")) as fn(&str) -> Result<bool>, 3, None),
+            (
+                &all,
+                others,
+                4,
+                Some("the credential shows none of the machines of acme://1, acme://2, acme://3; use another"),
+            ),
+            (&all[..1], others, 1, None),
+            (&all[1..2], down, 1, Some("down")),
+            (&[], down, 0, None),
+        ];
+        for (ids, has, reads, text) in table {
+            let node = |id: &&str| Arc::new(Node { name: (*id).into(), provider_id: (*id).into(), ..Node::default() });
+            let machines = Known(has, Mutex::default());
+            let outcome = check_account(&machines, ids.iter().map(node).collect(), "use another").await;
+            assert_eq!(machines.1.lock().len(), reads, "{ids:?}");
+            assert_eq!(outcome.as_ref().err().map(ToString::to_string).as_deref(), text, "{ids:?}");
+            assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_unauthorized() || error.is_unanswered()));
+        }
+    }
 
     #[test]
     fn a_service_may_have_a_load_balancer_as_soon_as_it_has_the_finalizer() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, ServiceReview, TargetHealth, async_trait};
+use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, ServiceReview, TargetHealth, async_trait};
 
 use super::change::{Applied, Change};
 use super::cloud::{
@@ -45,7 +45,7 @@ pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
     ) -> Result<ResourceGraph>;
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
-    async fn has_machine(&self, node: &Node) -> Result<bool>;
+    fn machines(&self) -> &dyn Machines;
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>>;
 }
 
@@ -142,8 +142,8 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         self.cloud.apply(change, &self.parsed(change.identity).spec).await
     }
 
-    async fn has_machine(&self, node: &Node) -> Result<bool> {
-        self.machines.has(node).await
+    fn machines(&self) -> &dyn Machines {
+        &*self.machines
     }
 
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {

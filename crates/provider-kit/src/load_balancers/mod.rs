@@ -131,6 +131,7 @@ pub use cloud::{
     Adoption, DesiredStateInput, Detail, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query,
     Recovery, Scope,
 };
+pub use control_read::check_account;
 pub use machines::Machines;
 pub use model::{Auxiliary, ObservedLoadBalancer, OwnerTags, POOL, Port, ResourceGraph, ResourceKey, State};
 pub use naming::Naming;

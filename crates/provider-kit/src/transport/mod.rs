@@ -50,6 +50,7 @@ mod guard;
 mod inside;
 mod limit;
 mod measure;
+mod metadata_service;
 mod metrics_fan_out;
 mod network;
 mod priority;

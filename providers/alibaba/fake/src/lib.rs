@@ -21,7 +21,7 @@ mod world;
 use std::time::Duration;
 
 use axum::Router;
-use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes};
+use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes, check, refuse};
 pub use fake_cloud::{Fault, FaultKind, Handle, Port};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -45,14 +45,6 @@ pub const CLUSTER: &str = "testbed";
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Value, Refused>;
-
-fn refuse<T>(code: &str, message: impl AsRef<str>) -> Result<T, Refused> {
-    Err(Refused { status: None, ..Refused::new(0, code, message.as_ref()) })
-}
-
-fn check(is_right: bool, code: &str, message: impl AsRef<str>) -> Result<(), Refused> {
-    if is_right { Ok(()) } else { refuse(code, message) }
-}
 
 /// Returns the whole fake for clients of the APIs.
 pub fn router(fake: &Handle<World>) -> Router {
@@ -110,10 +102,6 @@ impl Cloud for World {
         let bucket = || Bucket::new(limit, Duration::from_secs(seconds), limit);
         let is_exceeded = self.buckets.entry(product).or_insert_with(bucket).take().is_exceeded;
         check(!is_exceeded, "Throttling.User", "Request was denied due to user flow control.")
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

@@ -1,9 +1,11 @@
 //! The state of the cloud: objects as the APIs show them, by kind. Fields that begin with an underscore are not shown.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use fake_cloud::{Bucket, Effects, Next, Page, Refused};
+use fake_cloud::{Bucket, Effects, Next, Objects, Page};
+pub(crate) use fake_cloud::{array, merge, text};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -16,10 +18,9 @@ struct Job {
     error: Option<String>,
 }
 
-/// The state of the cloud.
+/// The state of the cloud, with objects of the kinds `instance`, `interface`, `classic`, `vgroup`, `classic listener`,
+/// `network`, `group`, `listener`, `route`, `table`, `vswitch`.
 pub struct World {
-    /// The account that the key is for.
-    pub account: &'static str,
     /// Time that jobs of NLB take, and until a new NLB is active.
     pub job: Duration,
     /// The longest page of a list.
@@ -29,17 +30,16 @@ pub struct World {
     pub(crate) buckets: BTreeMap<String, Bucket>,
     pub(crate) effects: Effects,
     pub(crate) now: Instant,
-    things: BTreeMap<&'static str, Vec<Value>>,
+    objects: Objects,
     jobs: Vec<Job>,
-    created: u32,
 }
 
 impl Default for World {
     /// A VPC with a vSwitch in two zones each, and a route table.
     fn default() -> Self {
-        let (buckets, effects, things, jobs) = Default::default();
-        let (job, page, limit, created, now) = (Duration::from_secs(2), 100, (600, 10), 0, Instant::now());
-        let mut world = Self { account: ACCOUNT, job, page, limit, buckets, effects, now, things, jobs, created };
+        let (buckets, effects, jobs) = Default::default();
+        let (job, page, limit, now) = (Duration::from_secs(2), 100, (600, 10), Instant::now());
+        let mut world = Self { job, page, limit, buckets, effects, now, objects: Objects::of(ACCOUNT), jobs };
         for zone in ["a", "b"] {
             let zone_id = format!("{REGION}-{zone}");
             world.add(
@@ -54,14 +54,18 @@ impl Default for World {
     }
 }
 
-/// Returns the items of a list, or none.
-pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
+impl Deref for World {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
 }
 
-/// Returns a text, or an empty one.
-pub(crate) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
 }
 
 /// Returns a number that is written as a number or as a text.
@@ -77,16 +81,6 @@ pub(crate) fn typed(value: &Value) -> Value {
         Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), typed(value))).collect(),
         Value::Array(items) => items.iter().map(typed).collect(),
         other => other.clone(),
-    }
-}
-
-/// Sets the fields of an object.
-pub(crate) fn merge(into: &mut Value, fields: &Value) {
-    for (key, value) in fields.as_object().into_iter().flatten() {
-        match value {
-            Value::Object(_) if into[key].is_object() => merge(&mut into[key], value),
-            _ => into[key] = value.clone(),
-        }
     }
 }
 
@@ -128,32 +122,6 @@ pub(crate) fn change_tags(all: &mut [Value], id: &str, body: &Value, names: [&st
 
 /// Controls of tests over the state.
 impl World {
-    /// Returns all objects of a kind: `instance`, `interface`, `classic`, `vgroup`, `classic listener`, `network`,
-    /// `group`, `listener`, `route`, `table`, `vswitch`.
-    #[must_use]
-    pub fn all(&self, kind: &str) -> &[Value] {
-        self.things.get(kind).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the objects of a kind, to be changed.
-    pub fn each(&mut self, kind: &'static str) -> &mut Vec<Value> {
-        self.things.entry(kind).or_default()
-    }
-
-    /// Adds an object, of the account that the key is for unless it says otherwise.
-    pub fn add(&mut self, kind: &'static str, mut object: Value) {
-        if object["_account"].is_null() {
-            object["_account"] = self.account.into();
-        }
-        self.each(kind).push(object);
-    }
-
-    /// Returns a number that nothing has.
-    pub fn number(&mut self) -> u32 {
-        self.created += 1;
-        self.created
-    }
-
     /// Adds a running instance of this name, and returns its ID.
     pub fn add_instance(&mut self, account: &str, name: &str) -> String {
         let number = self.number();
@@ -207,36 +175,6 @@ impl World {
         };
         let meant = self.jobs.iter().filter(|job| array(ids).any(|id| *id == *job.id));
         meant.map(state).collect()
-    }
-
-    /// Returns the account's objects of a kind for which `matches` holds.
-    pub(crate) fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
-        self.all(kind).iter().filter(|it| it["_account"] == self.account && matches(it)).cloned().collect()
-    }
-
-    /// Returns the object of the account with this ID.
-    pub(crate) fn find(
-        &mut self,
-        kind: &'static str,
-        key: &str,
-        id: &Value,
-        code: &str,
-    ) -> Result<&mut Value, Refused> {
-        let account = self.account;
-        let found = self.each(kind).iter_mut().find(|it| it["_account"] == account && it[key] == *id);
-        found.ok_or_else(|| Refused {
-            status: None,
-            ..Refused::new(0, code, &format!("The specified {key} {id} does not exist."))
-        })
-    }
-
-    /// Removes objects of the account, and returns how many there were.
-    pub(crate) fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
-        let account = self.account;
-        let all = self.each(kind);
-        let before = all.len();
-        all.retain(|it| it["_account"] != account || !is_gone(it));
-        before - all.len()
     }
 
     /// Returns a page whose successor a token names.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use alibaba_fake::{ACCOUNT, CLUSTER, Handle, KEY_ID, REGION, SECRET, VPC, World, router};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
+    Result, Service, Setup,
 };
 use provider_alibaba::Alibaba;
 use provider_alibaba::annotations::PREFIX;
@@ -105,21 +105,13 @@ impl Harness {
         cloud.all(kind)[0].clone()
     }
 
-    /// Syncs a Service, which gets the status that follows.
+    /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &Alibaba, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let before = service.clone();
-        self.cluster.set_services([before.clone()]);
-        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(provider, &cluster(), service).await
     }
 
     pub(crate) async fn delete(&self, provider: &Alibaba, service: &Service) -> Result<()> {
-        let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
-        provider.load_balancers().unwrap().delete(request).await
+        self.cluster.delete(provider, &cluster(), service).await
     }
 
     /// Requests that changed something since the last call, without their product.

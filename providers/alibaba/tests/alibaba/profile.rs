@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use alibaba_fake::{ACCOUNT, CLUSTER, Fault, Handle, KEY_ID, REGION, SECRET, VPC, World, rest};
 use axum::Router;
+use ccm_conformance::json::{comparable, list, number, same_targets, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup, default_load_balancer_name};
 use provider_alibaba::{Alibaba, NAME};
@@ -90,19 +91,6 @@ impl AlibabaCloud {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn number(value: &Value) -> u16 {
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.and_then(|it| u16::try_from(it).ok()).unwrap_or_default()
-}
-
 fn tag(it: &Value, key: &str) -> Option<String> {
     let classic = list(&it["Tags"]["Tag"]).find(|it| it["TagKey"] == key).map(|it| text(&it["TagValue"]));
     classic.or_else(|| list(&it["Tags"]).find(|it| it["Key"] == key).map(|it| text(&it["Value"])))
@@ -134,31 +122,13 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         ports.insert((number(&listener["ListenerPort"]), protocol.to_owned(), node_port));
         sets.insert(servers.iter().map(|it| machine_of(cloud, &it["ServerId"])).collect::<BTreeSet<_>>());
     }
-    let mut targets = BTreeSet::new();
-    if sets.len() > 1 {
-        targets.insert(format!("not the same behind all ports: {sets:?}"));
-    }
-    targets.extend(sets.into_iter().flatten());
+    let targets = same_targets(sets);
     let address = it[if is_network { "DNSName" } else { "Address" }].as_str().map(str::to_owned);
     LoadBalancerFacts { service_uid: tag(it, OWNER), address, ports, targets }
 }
 
-/// Returns an object without what differs from run to run and concerns nobody.
-fn comparable(it: &Value) -> Value {
-    match it {
-        Value::Object(fields) => {
-            let left_out = ["_job", "LoadBalancerStatus", "JobId"];
-            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
-        }
-        Value::Array(items) => {
-            let mut items: Vec<_> = items.iter().map(comparable).collect();
-            items.sort_by_cached_key(ToString::to_string);
-            items.into()
-        }
-        other => other.clone(),
-    }
-}
+/// The fields of objects that differ from run to run and concern nobody.
+const LEFT_OUT: &[&str] = &["_job", "LoadBalancerStatus", "JobId"];
 
 const KINDS: [&str; 8] = ["classic", "vgroup", "classic listener", "network", "group", "listener", "route", "table"];
 
@@ -267,7 +237,7 @@ impl CloudProfile for AlibabaCloud {
     fn objects(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
         let kinds = KINDS.into_iter().filter(|kind| *kind != "table");
-        kinds.flat_map(|kind| cloud.all(kind)).map(comparable).collect()
+        kinds.flat_map(|kind| cloud.all(kind)).map(|it| comparable(it, LEFT_OUT)).collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
@@ -331,21 +301,13 @@ impl CloudProfile for AlibabaCloud {
         named.chain(routes).cloned().collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes =
             ["Throttling.User", "ServiceUnavailable", "InternalError", "SignatureDoesNotMatch", "Forbidden.RAM"];
         Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(

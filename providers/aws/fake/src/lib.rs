@@ -22,7 +22,7 @@ mod world;
 use std::time::Duration;
 
 use axum::Router;
-use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes};
+use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes, check, refuse};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -46,14 +46,6 @@ pub const CLUSTER: &str = "testbed";
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Value, Refused>;
-
-fn refuse<T>(code: &str, message: impl AsRef<str>) -> Result<T, Refused> {
-    Err(Refused { status: None, ..Refused::new(0, code, message.as_ref()) })
-}
-
-fn check(is_right: bool, code: &str, message: impl AsRef<str>) -> Result<(), Refused> {
-    if is_right { Ok(()) } else { refuse(code, message) }
-}
 
 /// Returns the whole fake for clients of the query protocol.
 pub fn router(fake: &Handle<World>) -> Router {
@@ -116,10 +108,6 @@ impl Cloud for World {
         let bucket = || Bucket::new(limit, Duration::from_secs(seconds), limit);
         let is_exceeded = self.buckets.entry((service, is_read)).or_insert_with(bucket).take().is_exceeded;
         check(!is_exceeded, code, "Request limit exceeded.")
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(request: &ApiRequest, refused: Refused) -> Reply {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fake_cloud::{Bucket, Effects, Next, Page, Refused};
+pub(crate) use fake_cloud::{array, text};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -145,16 +146,6 @@ pub(crate) fn new(kind: Kind, fields: &Value) -> Value {
 /// Returns `us-east-1a` or `us-east-1b`.
 pub(crate) fn zone(number: u32) -> &'static str {
     if number.is_multiple_of(2) { "us-east-1a" } else { "us-east-1b" }
-}
-
-/// Returns the items of a list, or none.
-pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Returns a text, or an empty one.
-pub(crate) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "most items are made for this")]

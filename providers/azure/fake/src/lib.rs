@@ -368,10 +368,6 @@ impl Cloud for Azure {
         }
     }
 
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
-    }
-
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let code = if refused.code.is_empty() { "TooManyRequests".to_owned() } else { refused.code };
         Reply::new(refused.status.unwrap_or(400), json!({"error": {"code": code, "message": refused.message}}))

@@ -20,7 +20,7 @@ mod signature;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cloud::{Cloud, Next, Operations, Page, Refused, Reply, Route, Routes};
+use fake_cloud::{Cloud, Next, Operations, Page, Refused, Reply, Route, Routes, array};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -99,10 +99,6 @@ fn conflict(message: &str) -> Refused {
 
 fn not_found(what: &str) -> Refused {
     Refused::new(404, "NoSuchObject", &format!("The {what} does not exist."))
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn done() -> Answer {
@@ -240,10 +236,6 @@ impl Cloud for Baidu {
         self.account.clone_into(&mut request.project);
         signature::check(request)?;
         if request.is_broken() { Err(refuse("MalformedJSON", "the body is no JSON")) } else { Ok(()) }
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use baidu_fake::{ACCOUNT, Baidu as Cloud, Handle};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
+    Result, Service, Setup,
 };
 use provider_baidu::config::Config;
 use provider_baidu::{Baidu, PRODUCTS, cloud};
@@ -94,29 +94,13 @@ impl Harness {
         self.cluster.take_events().iter().map(ToString::to_string).collect()
     }
 
-    fn request<'a>(
-        &self,
-        service: &'a Service,
-        nodes: &'a [Arc<Node>],
-        cluster: &'a Cluster,
-    ) -> LoadBalancerRequest<'a> {
-        self.cluster.set_services([service.clone()]);
-        LoadBalancerRequest { cluster, service, nodes, callbacks: &() }
-    }
-
-    /// Syncs a Service, which gets the status that follows.
+    /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &Baidu, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let before = service.clone();
-        let request = self.request(&before, &nodes, &cluster);
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(provider, &cluster(), service).await
     }
 
     pub(crate) async fn delete(&self, provider: &Baidu, service: &Service) -> Result<()> {
-        let cluster = cluster();
-        provider.load_balancers().unwrap().delete(self.request(service, &[], &cluster)).await
+        self.cluster.delete(provider, &cluster(), service).await
     }
 
     /// Makes the BLB and the EIP look as the Go program leaves them.

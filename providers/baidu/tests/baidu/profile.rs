@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use baidu_fake::{ACCOUNT, Baidu as Cloud, Fault, Handle, KEY, SECRET};
+use ccm_conformance::json::number;
+pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Fence, Service, Setup};
 use provider_baidu::config::Config;
@@ -39,14 +41,6 @@ impl Default for BaiduCloud {
     }
 }
 
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
 fn provider_id(id: &Value) -> String {
     format!("{NAME}://{}", text(id))
 }
@@ -56,7 +50,6 @@ fn owner(blb: &Value) -> Option<String> {
 }
 
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
     let port = |it: &Value| (number(&it["listenerPort"]), text(&it["listenerType"]), number(&it["backendPort"]));
     LoadBalancerFacts {
         service_uid: owner(it),
@@ -212,16 +205,8 @@ impl CloudProfile for BaiduCloud {
         objects.chain(cloud.rules.iter().filter(|it| it["nexthopId"] == "i-theirs")).cloned().collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::refused_as("POST /v1/blb", 400, "BlbQuotaExceedLimit", "The quota of BLBs is used up."))

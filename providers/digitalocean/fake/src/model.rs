@@ -193,10 +193,6 @@ impl Cloud for Model {
         Ok(())
     }
 
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
-    }
-
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(match &*refused.code {
             "unauthorized" => 401,

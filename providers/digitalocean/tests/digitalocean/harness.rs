@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cloud_provider::scripted::{RecordedAnnotations, ScriptedCluster};
+use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service, Setup,
+    AddressType, CloudProvider, Cluster, Context, Environment, LoadBalancerStatus, Node, NodeAddress, Result, Service,
+    Setup,
 };
 use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
 use provider_digitalocean::config::Config;
@@ -89,19 +89,11 @@ impl Harness {
 
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &DigitalOcean, service: &mut Service) -> Result<LoadBalancerStatus> {
-        self.cluster.set_services([service.clone()]);
-        let (nodes, callbacks) = (self.cluster.nodes(), RecordedAnnotations::default());
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, callbacks: &callbacks };
-        let outcome = provider.load_balancers().unwrap().ensure(request).await;
-        callbacks.apply_to(service);
-        let status = outcome?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(provider, &cluster(), service).await
     }
 
     pub(crate) async fn delete(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], callbacks: &() };
-        provider.load_balancers().unwrap().delete(request).await
+        self.cluster.delete(provider, &cluster(), service).await
     }
 
     /// Returns the only load balancer.

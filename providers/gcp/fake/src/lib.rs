@@ -19,7 +19,7 @@ mod references;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cloud::{Cloud, Operation, Refused, Reply, Route, Routes};
+use fake_cloud::{Cloud, Operation, Refused, Reply, Route, Routes, array};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -115,10 +115,6 @@ fn not_found(path: &str) -> Refused {
 
 fn invalid(message: impl Into<String>) -> Refused {
     refuse(400, "invalid", message)
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// Returns the part of a URL after `projects/`.
@@ -393,10 +389,6 @@ impl Cloud for Gcp {
             return Err(refuse(403, "forbidden", text));
         }
         if request.is_broken() { Err(refuse(400, "parseError", "Parse Error")) } else { Ok(()) }
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

@@ -1,6 +1,6 @@
 //! Routing of requests to handlers.
 
-use fake_cloud::{Cloud, Refused, Reply, Routes};
+use fake_cloud::{Cloud, Reply, Routes};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -78,9 +78,6 @@ impl Cloud for Model {
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refusal> {
         admission::admit(self, request)
-    }
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refusal {
-        refused.into()
     }
     fn render_refusal(request: &ApiRequest, refusal: Refusal) -> Reply {
         refusal.reply(request.service)

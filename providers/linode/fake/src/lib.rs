@@ -17,7 +17,7 @@ mod nodebalancers;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fake_cloud::{Bucket, Cloud, Next, Page, Refused, Reply, Route, Routes};
+use fake_cloud::{Bucket, Cloud, Next, Page, Refused, Reply, Route, Routes, array};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 
@@ -86,10 +86,6 @@ fn refuse(reason: &str) -> Refused {
 
 fn not_found() -> Refused {
     Refused::new(404, "", "Not found")
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// Returns `true` if an object fits the conditions of `X-Filter`.
@@ -241,10 +237,6 @@ impl Cloud for Linodes {
             return Err(Refused { retry_after: Some(1), ..Refused::new(429, "", "Too many requests") });
         }
         if request.is_broken() { Err(refuse("the body is no JSON")) } else { Ok(()) }
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

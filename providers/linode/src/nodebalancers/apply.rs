@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Identity, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, Targets,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, Targets, check_account,
 };
 use provider_kit::transport::Call;
 use secrecy::{ExposeSecret, SecretString};
@@ -15,11 +15,8 @@ use serde_json::{Map, Value, json};
 use super::object::{Backend, NodeBalancer, OWNER_TAGS, POOL};
 use super::spec::{NodeBalancerSpec, PortSpec, Subnet};
 use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
-use crate::NAME;
 use crate::annotations as key;
 
-/// Number of Nodes that are read to check that the token is for the account of the cluster.
-const SAMPLE: usize = 3;
 /// Settings that the engine compares, but that are not fields of the request.
 const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
 
@@ -96,22 +93,9 @@ impl NodeBalancers {
     /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
     /// again.
     async fn check_account(&self, graph: &ResourceGraph, spec: &NodeBalancerSpec) -> Result<()> {
-        let (targets, nodes) = (graph.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
-        let is_target = |address: Option<String>| address.is_some_and(|it| targets.contains(&it));
-        let own = nodes.iter().filter(|node| is_target(spec.backend_address(node, &self.config)));
-        let mut is_any = false;
-        for node in own.filter(|node| node.provider_id_scheme() == Some(NAME)).take(SAMPLE) {
-            if Machines::has(&self.source, node).await? {
-                return Ok(());
-            }
-            is_any = true;
-        }
-        match is_any {
-            false => Ok(()),
-            true => Err(Error::invalid(
-                "the account of LINODE_API_TOKEN shows none of the Service's Nodes; use a token of the account that has them",
-            )),
-        }
+        let (targets, mut nodes) = (graph.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
+        nodes.retain(|node| spec.backend_address(node, &self.config).is_some_and(|it| targets.contains(&it)));
+        check_account(&self.source, nodes, "set LINODE_API_TOKEN to a token of the account that has them").await
     }
 
     async fn update(

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
+pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
     ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, Environment, Fence, Setup};
@@ -31,14 +32,6 @@ impl Default for LinodeCloud {
     fn default() -> Self {
         Self { fake: Handle::new(Linodes::default()), flags: Vec::new() }
     }
-}
-
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn provider_id(linode: &Value) -> String {
@@ -213,16 +206,8 @@ impl CloudProfile for LinodeCloud {
         [theirs.clone(), configs].concat()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::refused_as("POST /nodebalancers", 400, "", "NodeBalancer limit reached. Please contact Support."))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_provider::scripted::{RecordedAnnotations, ScriptedCluster};
+use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
     AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
     NodeAddress, Result, Service,
@@ -90,14 +90,7 @@ impl Harness {
 
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, service: &mut Service) -> Result<LoadBalancerStatus> {
-        self.cluster.set_services([service.clone()]);
-        let (nodes, callbacks) = (self.cluster.nodes(), RecordedAnnotations::default());
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, callbacks: &callbacks };
-        let outcome = self.provider.load_balancers().unwrap().ensure(request).await;
-        callbacks.apply_to(service);
-        let status = outcome?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(&self.provider, &cluster(), service).await
     }
 
     pub(crate) async fn update_targets(&self, service: &Service) -> Result<()> {
@@ -107,8 +100,7 @@ impl Harness {
     }
 
     pub(crate) async fn delete(&self, service: &Service) -> Result<()> {
-        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], callbacks: &() };
-        self.provider.load_balancers().unwrap().delete(request).await
+        self.cluster.delete(&self.provider, &cluster(), service).await
     }
 
     /// Returns the only load balancer.

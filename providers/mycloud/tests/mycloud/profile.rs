@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
+use ccm_conformance::json::number;
+pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings, RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Service, Setup};
 use fake_cloud::{Fault, Handle};
@@ -50,20 +52,11 @@ pub(crate) fn setup(text: String) -> Setup {
     Setup::of(ConfigFile { path: "cloud.conf".to_owned(), text })
 }
 
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 fn provider_id(instance: &Value) -> String {
     format!("{NAME}://{REGION}/{}", text(instance))
 }
 
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
     let port = |listener: &Value| {
         let group = list(&it["groups"]).find(|group| group["id"] == listener["group_id"]).unwrap_or(&Value::Null);
         let node_port = list(&group["members"]).next().map_or(&group["health_check"]["port"], |it| &it["port"]);
@@ -237,16 +230,8 @@ impl CloudProfile for MycloudCloud {
         self.objects().into_iter().filter(|it| it["name"] == THEIRS || it["owner"] == THEIRS).collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.0.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.0.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.0.fault_injector().longest_padding();
-        self.0.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.0.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code("POST /loadbalancers", "QuotaExceeded"))

@@ -18,7 +18,7 @@ mod signature;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cloud::{Clock, Cloud, Effects, Next, Operations, Page, Refused, Reply, Route, Routes};
+use fake_cloud::{Clock, Cloud, Effects, Next, Operations, Page, Refused, Reply, Route, Routes, array};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -90,10 +90,6 @@ pub(crate) fn refuse(status: u16, code: &str, message: &str) -> Refused {
 
 pub(crate) fn not_found() -> Refused {
     refuse(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found.")
-}
-
-pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// Returns an object as the API shows it, with its version in a header.

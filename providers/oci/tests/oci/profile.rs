@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
+use ccm_conformance::json::{list, number, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    ProgramSettings,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
 use oci_fake::{COMPARTMENT, FINGERPRINT, Fault, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER};
@@ -31,14 +33,6 @@ impl Default for OciCloud {
     fn default() -> Self {
         Self { fake: Handle::new(Oracle::default()), is_network: false, group: None }
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn objects(value: &Value) -> impl Iterator<Item = &Value> {
@@ -78,7 +72,6 @@ impl OciCloud {
     }
 
     fn facts(cloud: &Oracle, it: &Value) -> LoadBalancerFacts {
-        let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
         for listener in objects(&it["listeners"]) {
             let set = &it["backendSets"][listener["defaultBackendSetName"].as_str().unwrap_or_default()];
@@ -247,16 +240,8 @@ impl CloudProfile for OciCloud {
         self.objects().into_iter().filter(|it| it["displayName"] == THEIRS).collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
         let message = "The limit for flexible-bandwidth load balancers was reached.";

@@ -25,19 +25,21 @@ pub(crate) struct Refusal {
     message: String,
 }
 
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let kind = if refused.code.is_empty() { "overLimit" } else { &refused.code };
+        Self::new(refused.status.unwrap_or(400), kind, refused.message)
+    }
+}
+
 impl Refusal {
-    pub(crate) fn new(status: u16, kind: &str, message: impl Into<String>) -> Self {
-        Self { status, kind: kind.to_owned(), message: message.into() }
+    /// Returns the refusal as Octavia shows it: without a type.
+    pub(crate) fn untyped(self) -> Self {
+        Self { kind: String::new(), ..self }
     }
 
-    /// Converts an injected refusal to the form of this service.
-    pub(crate) fn of(service: Service, refused: Refused) -> Self {
-        let kind = match service {
-            Service::Balancer => "",
-            _ if refused.code.is_empty() => "overLimit",
-            _ => &refused.code,
-        };
-        Self::new(refused.status.unwrap_or(400), kind, refused.message)
+    pub(crate) fn new(status: u16, kind: &str, message: impl Into<String>) -> Self {
+        Self { status, kind: kind.to_owned(), message: message.into() }
     }
 
     /// Creates error 400 of Neutron's API layer.

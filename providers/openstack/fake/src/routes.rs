@@ -119,7 +119,8 @@ impl Cloud for Model {
         admission::admit(self, request)
     }
     fn refusal(request: &ApiRequest, refused: Refused) -> Refusal {
-        Refusal::of(request.service, refused)
+        let refusal = Refusal::from(refused);
+        if request.service == Service::Balancer { refusal.untyped() } else { refusal }
     }
     fn render_refusal(request: &ApiRequest, refusal: Refusal) -> Reply {
         Reply::new(refusal.status, refusal.body(request.service))

@@ -13,7 +13,7 @@
 
 mod services;
 
-use fake_cloud::{Cloud, Next, Operations, Page, Refused, Reply, Route, Routes};
+use fake_cloud::{Cloud, Next, Operations, Page, Refused, Reply, Route, Routes, array};
 pub use fake_cloud::{Fault, Handle, Port};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -84,10 +84,6 @@ fn invalid(code: &str, field: &str) -> Refused {
 
 fn not_found() -> Refused {
     Refused::new(404, "NotFound", "")
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// Returns the URL of the environment, as the client reaches it.
@@ -290,10 +286,6 @@ impl Cloud for Rancher {
             Some(AUTHORIZATION) => Ok(()),
             _ => Err(Refused::new(401, "Unauthorized", "")),
         }
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, State,
+    Applied, Attributes, Change, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey, State,
+    check_account,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,6 @@ use super::annotations::LoadBalancerSpec;
 use super::backends::Backends;
 use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
 use super::{BALANCER, Shared, with_ports};
-use crate::NAME;
 use crate::api::Links;
 
 /// Name and external ID of the stack of all load balancers.
@@ -24,8 +23,6 @@ const STACK: (&str, &str) = ("kubernetes-loadbalancers", "kubernetes-loadbalance
 const IMAGE: &str = "lb.instance.image";
 /// Age of the cached stack and image.
 const AGE: Duration = Duration::from_secs(60);
-/// Number of Nodes that are read to check that the API key is for the environment of the cluster.
-const SAMPLE: usize = 3;
 
 #[derive(Deserialize)]
 struct Setting {
@@ -73,19 +70,7 @@ impl Shared {
         if nodes.is_empty() {
             return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
         }
-        let mut is_any = false;
-        for node in nodes.iter().filter(|node| node.provider_id_scheme() == Some(NAME)).take(SAMPLE) {
-            if Machines::has(&self.source, node).await? {
-                return Ok(());
-            }
-            is_any = true;
-        }
-        match is_any {
-            false => Ok(()),
-            true => Err(Error::invalid(
-                "the API key of CATTLE_ACCESS_KEY shows none of the cluster's Nodes; use a key of the environment that has them",
-            )),
-        }
+        check_account(&self.source, nodes, "set CATTLE_ACCESS_KEY to a key of the environment that has them").await
     }
 
     async fn find_stack(&self) -> Result<String> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
+    Result, Service, Setup,
 };
 use provider_rancher::config::Config;
 use provider_rancher::{Rancher, annotations, cloud};
@@ -83,22 +83,13 @@ impl Harness {
         self.fake.lock().hosts.iter().find(|it| it["hostname"] == name).cloned().unwrap()
     }
 
-    /// Syncs a Service, which gets the status that follows.
+    /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &Rancher, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster, before) = (self.cluster.nodes(), cluster(), service.clone());
-        self.cluster.set_services([before.clone()]);
-        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(provider, &cluster(), service).await
     }
 
     pub(crate) async fn delete(&self, provider: &Rancher, service: &Service) -> Result<()> {
-        let (cluster, mut service) = (cluster(), service.clone());
-        service.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
-        self.cluster.set_services([service.clone()]);
-        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], callbacks: &() };
-        provider.load_balancers().unwrap().delete(request).await
+        self.cluster.delete(provider, &cluster(), service).await
     }
 
     /// Returns the services of this type that exist.

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
+use ccm_conformance::json::number;
+pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, Environment, Fence, Service, Setup, default_load_balancer_name};
 use provider_rancher::config::Config;
 use provider_rancher::{NAME, Rancher, cloud};
 use serde_json::{Value, json};
 
-use rancher_fake::{ACCESS_KEY, ENVIRONMENT, Fault, Handle, Rancher as Fake, SECRET_KEY};
+use rancher_fake::{ACCESS_KEY, ENVIRONMENT, Handle, Rancher as Fake, SECRET_KEY};
 
 /// The environment of others.
 const OTHERS: &str = "others";
@@ -28,14 +30,6 @@ impl Default for RancherCloud {
     fn default() -> Self {
         Self(Handle::new(Fake::default()))
     }
-}
-
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn provider_id(host: &Value) -> String {
@@ -74,7 +68,6 @@ impl RancherCloud {
     fn facts(&self, it: &Value) -> LoadBalancerFacts {
         let cloud = self.0.lock();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
-        let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
         for rule in list(&it["lbConfig"]["portRules"]) {
             ports.insert((number(&rule["sourcePort"]), "TCP".to_owned(), number(&rule["targetPort"])));
             let service = cloud.services.iter().find(|it| it["id"] == rule["serviceId"] && it["removed"].is_null());
@@ -216,16 +209,8 @@ impl CloudProfile for RancherCloud {
         self.live().into_iter().filter(|it| text(&it["name"]).starts_with(THEIRS)).collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.0.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.0.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.0.fault_injector().longest_padding();
-        self.0.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.0.fault_injector())
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.0.lock();

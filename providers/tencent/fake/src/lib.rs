@@ -22,7 +22,7 @@ mod world;
 use std::time::Duration;
 
 use axum::Router;
-use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes};
+use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes, check, refuse};
 pub use fake_cloud::{Fault, FaultKind, Handle, Port};
 use http::{Method, Request, Uri};
 use serde_json::{Value, json};
@@ -48,14 +48,6 @@ pub const TABLE: &str = "testbed";
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Value, Refused>;
-
-fn refuse<T>(code: &str, message: impl AsRef<str>) -> Result<T, Refused> {
-    Err(Refused { status: None, ..Refused::new(0, code, message.as_ref()) })
-}
-
-fn check(is_right: bool, code: &str, message: impl AsRef<str>) -> Result<(), Refused> {
-    if is_right { Ok(()) } else { refuse(code, message) }
-}
 
 /// Products of the API, each with a word in the names of its actions.
 const PRODUCTS: [(&str, &str); 5] = [
@@ -183,10 +175,6 @@ impl Cloud for World {
         let bucket = || Bucket::new(limit, Duration::from_secs(1), limit);
         let is_exceeded = self.buckets.entry(action).or_insert_with(bucket).take().is_exceeded;
         check(!is_exceeded, "RequestLimitExceeded", "Your current request times exceeds the limit of the API.")
-    }
-
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
     }
 
     /// Answers 200 with the code in the body, as the APIs do; 500 is that of a gateway before them.

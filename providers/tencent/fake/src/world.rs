@@ -1,9 +1,11 @@
 //! The state of the cloud: objects as the APIs show them, by kind. Fields that begin with an underscore are not shown.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use fake_cloud::{Bucket, Effects, Page, Refused};
+use fake_cloud::{Bucket, Effects, Objects, Page};
+pub(crate) use fake_cloud::{array, merge, text};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -17,10 +19,8 @@ struct Task {
     error: Option<String>,
 }
 
-/// The state of the cloud.
+/// The state of the cloud, with objects of the kinds `instance`, `balancer`, `listener`, `group`, `table`, `route`.
 pub struct World {
-    /// The account that the keys are for.
-    pub account: &'static str,
     /// Time that tasks take.
     pub task: Duration,
     /// The longest page of a list.
@@ -30,46 +30,39 @@ pub struct World {
     pub(crate) buckets: BTreeMap<String, Bucket>,
     pub(crate) effects: Effects,
     pub(crate) now: Instant,
-    things: BTreeMap<&'static str, Vec<Value>>,
+    objects: Objects,
     tasks: Vec<Task>,
-    created: u32,
 }
 
 impl Default for World {
     /// A VPC with a cluster route table.
     fn default() -> Self {
-        let (buckets, effects, things, tasks) = Default::default();
-        let (task, page, limit, created, now) = (Duration::from_millis(1200), 100, 20, 0, Instant::now());
-        let mut world = Self { account: ACCOUNT, task, page, limit, buckets, effects, now, things, tasks, created };
+        let (buckets, effects, tasks) = Default::default();
+        let (task, page, limit, now) = (Duration::from_millis(1200), 100, 20, Instant::now());
+        let mut world = Self { task, page, limit, buckets, effects, now, objects: Objects::of(ACCOUNT), tasks };
         world.add("table", json!({"RouteTableName": TABLE, "RouteTableCidrBlock": "10.244.0.0/16", "VpcId": VPC}));
         world
     }
 }
 
-/// Returns the items of a list, or none.
-pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
+impl Deref for World {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
 }
 
-/// Returns a text, or an empty one.
-pub(crate) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
 }
 
 /// Returns the fields of an object that a list of names has.
 pub(crate) fn only(body: &Value, names: &str) -> Value {
     let kept = names.split_whitespace().filter(|name| !body[*name].is_null());
     kept.map(|name| (name.to_owned(), body[name].clone())).collect()
-}
-
-/// Sets the fields of an object.
-pub(crate) fn merge(into: &mut Value, fields: &Value) {
-    for (key, value) in fields.as_object().into_iter().flatten() {
-        match value {
-            Value::Object(_) if into[key].is_object() => merge(&mut into[key], value),
-            _ => into[key] = value.clone(),
-        }
-    }
 }
 
 /// Returns `true` if an object fits the filters of a request. `value`: the values of the object for a filter.
@@ -82,31 +75,6 @@ pub(crate) fn fits(body: &Value, value: impl Fn(&str) -> Vec<String>) -> bool {
 
 /// Controls of tests over the state.
 impl World {
-    /// Returns all objects of a kind: `instance`, `balancer`, `listener`, `group`, `table`, `route`.
-    #[must_use]
-    pub fn all(&self, kind: &str) -> &[Value] {
-        self.things.get(kind).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the objects of a kind, to be changed.
-    pub fn each(&mut self, kind: &'static str) -> &mut Vec<Value> {
-        self.things.entry(kind).or_default()
-    }
-
-    /// Adds an object, of the account that the keys are for unless it says otherwise.
-    pub fn add(&mut self, kind: &'static str, mut object: Value) {
-        if object["_account"].is_null() {
-            object["_account"] = self.account.into();
-        }
-        self.each(kind).push(object);
-    }
-
-    /// Returns a number that nothing has.
-    pub fn number(&mut self) -> u32 {
-        self.created += 1;
-        self.created
-    }
-
     /// Adds a running instance of this name, and returns its ID.
     pub fn add_instance(&mut self, account: &str, name: &str) -> String {
         let number = self.number();
@@ -162,33 +130,6 @@ impl World {
         Ok(
             json!({"Status": status, "Message": task.error.clone().unwrap_or_default(), "LoadBalancerIds": [task.balancer]}),
         )
-    }
-
-    /// Returns the account's objects of a kind for which `matches` holds.
-    pub(crate) fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
-        self.all(kind).iter().filter(|it| it["_account"] == self.account && matches(it)).cloned().collect()
-    }
-
-    /// Returns the object of the account with this ID.
-    pub(crate) fn find(
-        &mut self,
-        kind: &'static str,
-        key: &str,
-        id: &Value,
-        code: &str,
-    ) -> Result<&mut Value, Refused> {
-        let account = self.account;
-        let found = self.each(kind).iter_mut().find(|it| it["_account"] == account && it[key] == *id);
-        found.ok_or_else(|| Refused { status: None, ..Refused::new(0, code, &format!("{key} {id} does not exist.")) })
-    }
-
-    /// Removes objects of the account, and returns how many there were.
-    pub fn remove(&mut self, kind: &'static str, is_gone: impl Fn(&Value) -> bool) -> usize {
-        let account = self.account;
-        let all = self.each(kind);
-        let before = all.len();
-        all.retain(|it| it["_account"] != account || !is_gone(it));
-        before - all.len()
     }
 
     /// Returns a page at an offset.

@@ -121,12 +121,27 @@ impl TencentLoadBalancers {
         let id = ids.into_iter().next().ok_or_else(|| {
             Error::conflict(format!("CreateLoadBalancer {} began no load balancer", text(&answer, "RequestId")))
         })?;
+        // The credential may have become another account's since the check, and would not show this load balancer again.
+        if let Err(error) = self.check_account().await {
+            return Err(self.discarded(&id, error).await);
+        }
         let of_creation = ["LoadBalancerType", "SubnetId", "LoadBalancerPassToTarget", "InternetChargeType"];
         let created = settings.only(&[&of_creation[..], &["InternetMaxBandwidthOut"]].concat());
         let graph = Some(ResourceGraph::default().balancer(created.set("DeleteProtect", false)));
         let outcome = change.outcome_of_all().unwrap_or_default();
         let created = ObservedLoadBalancer { id, graph, state: State::Busy, ..outcome };
         Ok(Applied::PlanAgain(Box::new(created)))
+    }
+
+    /// Deletes a new load balancer whose account could not be confirmed, and returns the reason.
+    async fn discarded(&self, id: &str, reason: Error) -> Error {
+        let action = Action::new(CLB, "DeleteLoadBalancer").set("LoadBalancerIds", [id]);
+        match self.api.send::<Value>(action).await {
+            Err(error) if !error.is_not_found() => {
+                reason.context(format!("load balancer {id} could not be deleted again: {error}"))
+            }
+            _ => reason,
+        }
     }
 }
 

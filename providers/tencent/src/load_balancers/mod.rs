@@ -18,16 +18,14 @@ use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
-use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph,
-    ResourceKey, Scope, Targets,
+    ResourceKey, Scope, Targets, check_account,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
-use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
 use self::model::Group;
@@ -51,8 +49,6 @@ const EXISTING: &str = "existing";
 const GO_NAME: &str = "kubernetes-loadbalancer";
 /// ID of a resource in the cloud.
 const ID: &str = "Id";
-/// Number of instances that are read to check that the credential is for the account of the cluster.
-const SAMPLE: usize = 3;
 /// Settings that decide about the price.
 const PRICE: &[&str] = &["LoadBalancerType", "InternetChargeType", "InternetMaxBandwidthOut"];
 
@@ -138,20 +134,7 @@ impl TencentLoadBalancers {
     /// again.
     async fn check_account(&self) -> Result<()> {
         let nodes = self.cluster.nodes().unwrap_or_default();
-        let ids = nodes.iter().filter_map(|node| machine_id(node.provider_id()?).ok());
-        let ids: Vec<_> = ids.take(SAMPLE).collect();
-        for id in &ids {
-            if self.source.state_by_id(id, Priority::Ordinary).await?.is_some() {
-                return Ok(());
-            }
-        }
-        match ids.is_empty() {
-            true => Ok(()),
-            false => Err(Error::invalid(format!(
-                "the account of the credential has none of the cluster's instances ({}); use a credential of the account that has them",
-                ids.join(", ")
-            ))),
-        }
+        check_account(&self.source, nodes, "use a credential of the account that has them").await
     }
 
     /// Returns IDs or addresses of the Nodes that are targets, with weights; `None` if none of the Nodes is known.

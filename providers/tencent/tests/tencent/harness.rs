@@ -126,15 +126,9 @@ impl Harness {
         all
     }
 
-    /// Syncs a Service, which gets the status and the annotation of the ID.
+    /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &Tencent, service: &mut Service) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
-        let before = service.clone();
-        self.cluster.set_services([before.clone()]);
-        let request = LoadBalancerRequest { cluster: &cluster, service: &before, nodes: &nodes, callbacks: &() };
-        let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
-        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
-        Ok(status)
+        self.cluster.ensure(provider, &cluster(), service).await
     }
 
     /// Sets the targets of a Service.
@@ -145,9 +139,7 @@ impl Harness {
     }
 
     pub(crate) async fn delete(&self, provider: &Tencent, service: &Service) -> Result<()> {
-        let cluster = cluster();
-        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &[], callbacks: &() };
-        provider.load_balancers().unwrap().delete(request).await
+        self.cluster.delete(provider, &cluster(), service).await
     }
 
     /// Returns the actions that changed something since the last call.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod accounts;
 mod configuration;
 mod contract;
 mod harness;

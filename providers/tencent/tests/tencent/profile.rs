@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use ccm_conformance::json::{comparable, number, same_targets};
+pub(crate) use ccm_conformance::json::{list, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
     ProgramSettings, RouteFacts,
 };
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
@@ -38,14 +40,6 @@ impl Default for TencentCloud {
     }
 }
 
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
 /// Returns the cloud configuration for the API at this URL.
 pub(crate) fn cloud_config(url: &str) -> String {
     json!({"region": REGION, "vpc_id": VPC, "secret_id": KEY_ID, "secret_key": SECRET, "cluster_route_table": TABLE,
@@ -55,10 +49,6 @@ pub(crate) fn cloud_config(url: &str) -> String {
 
 pub(crate) fn provider_id(instance: &Value) -> String {
     format!("{NAME}:///{}/{}", text(&instance["Placement"]["Zone"]), text(&instance["InstanceId"]))
-}
-
-fn number(value: &Value) -> u16 {
-    value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default()
 }
 
 fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -> String {
@@ -76,33 +66,15 @@ fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
             |it: &&Value| machine_of(cloud, |machine| machine["InstanceId"] == it["InstanceId"], &it["InstanceId"]);
         sets.insert(targets.iter().map(machine).collect::<BTreeSet<_>>());
     }
-    let mut targets = BTreeSet::new();
-    if sets.len() > 1 {
-        targets.insert(format!("not the same behind all ports: {sets:?}"));
-    }
-    targets.extend(sets.into_iter().flatten());
+    let targets = same_targets(sets);
     let is_ready = it["Status"] != 0;
     let address = it["LoadBalancerVips"][0].as_str().map(str::to_owned).filter(|_| is_ready);
     let owner = list(&it["Tags"]).find(|tag| tag["TagKey"] == OWNER).map(|tag| text(&tag["TagValue"]));
     LoadBalancerFacts { service_uid: owner, address, ports, targets }
 }
 
-/// Returns an object without what differs from run to run and concerns nobody, with lists in order.
-fn comparable(it: &Value) -> Value {
-    match it {
-        Value::Object(fields) => {
-            let left_out = ["_task", "_token", "RequestId", "RegisteredTime"];
-            let kept = fields.iter().filter(|(key, value)| !left_out.contains(&key.as_str()) && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), comparable(value))).collect()
-        }
-        Value::Array(items) => {
-            let mut items: Vec<_> = items.iter().map(comparable).collect();
-            items.sort_by_cached_key(ToString::to_string);
-            items.into()
-        }
-        other => other.clone(),
-    }
-}
+/// The fields of objects that differ from run to run and concern nobody.
+const LEFT_OUT: &[&str] = &["_task", "_token", "RequestId", "RegisteredTime"];
 
 impl TencentCloud {
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
@@ -218,7 +190,7 @@ impl CloudProfile for TencentCloud {
         ["balancer", "listener", "group", "route"]
             .into_iter()
             .flat_map(|kind| cloud.all(kind))
-            .map(comparable)
+            .map(|it| comparable(it, LEFT_OUT))
             .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -269,20 +241,12 @@ impl CloudProfile for TencentCloud {
         all.chain(routes).cloned().collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.fake.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.fake.fault_injector().clear_faults();
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.fake.fault_injector())
     }
     fn list_faults(&self, route: &str) -> Vec<Fault> {
         let codes = ["RequestLimitExceeded", "InternalError", "AuthFailure.SignatureFailure", "UnauthorizedOperation"];
         Fault::of_list(route).into_iter().chain(codes.map(|code| Fault::code("", code))).collect()
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.fake.fault_injector().longest_padding();
-        self.fake.fault_injector().forget_requests();
-        Some(longest)
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code(self.api().create, "LimitExceeded"))

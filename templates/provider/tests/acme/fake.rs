@@ -142,9 +142,6 @@ impl Cloud for Acme {
             _ => Err(Refused::new(401, "unauthorized", "the token is not valid")),
         }
     }
-    fn refusal(_: &ApiRequest<()>, refused: Refused) -> Refused {
-        refused
-    }
     fn render_refusal(_: &ApiRequest<()>, refused: Refused) -> Reply {
         let error = json!({"error": {"code": refused.code, "message": refused.message}});
         Reply::new(refused.status.unwrap_or(403), error)

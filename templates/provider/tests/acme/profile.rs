@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::Router;
+use ccm_conformance::json::{list, number, text};
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
-    ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
+    Namesake, ProgramSettings,
 };
 use cloud_provider::{CloudProvider, Fence, Service, default_load_balancer_name};
 use fake_cloud::{Fault, Handle};
@@ -30,20 +31,11 @@ impl Default for AcmeCloud {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 fn provider_id(server: &Value) -> String {
     format!("{NAME}://{}", text(server))
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
     let rule = |it: &Value| (number(&it["port"]), text(&it["protocol"]), number(&it["target_port"]));
     LoadBalancerFacts {
         service_uid: list(&it["tags"]).find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
@@ -162,16 +154,8 @@ impl CloudProfile for AcmeCloud {
         self.0.lock().load_balancers.iter().filter(|it| it["name"] == THEIRS).cloned().collect()
     }
 
-    fn fail(&self, fault: Fault) {
-        self.0.fault_injector().fail(fault);
-    }
-    fn clear_faults(&self) {
-        self.0.fault_injector().clear_faults();
-    }
-    fn take_longest_padding(&self) -> Option<usize> {
-        let longest = self.0.fault_injector().longest_padding();
-        self.0.fault_injector().forget_requests();
-        Some(longest)
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(self.0.fault_injector())
     }
     fn quota_fault(&self) -> Option<Fault> {
         Some(Fault::code("POST /load_balancers", "quota_exceeded"))

@@ -120,6 +120,21 @@ async fn rate_limit_with_its_own_code_pauses_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn metadata_service_answers_plain_text_and_its_404_is_its_own() {
+    let (router, sent) = scripted(|at, _| match at {
+        1 => (StatusCode::OK, " worker-role\n"),
+        2 => (StatusCode::NOT_FOUND, "no such path"),
+        _ => (StatusCode::BAD_GATEWAY, "down"),
+    });
+    let client = client(router).metadata_service().build().unwrap();
+    assert_eq!(client.send(GET()).await.unwrap().text(), "worker-role");
+    let missing = client.send(GET()).await.unwrap_err();
+    assert!(missing.is_not_found() && missing.to_string().contains("no such path"), "{missing}");
+    client.send(GET()).await.unwrap_err();
+    assert_eq!(sent.load(Ordering::SeqCst), 2 + 3, "three attempts");
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_report_started_and_abandoned_requests() {
     #[derive(Default)]
     struct Running(Mutex<Vec<&'static str>>);

@@ -220,9 +220,6 @@ impl Cloud for Mycloud {
         }
         Ok(())
     }
-    fn refusal(_: &ApiRequest, refused: Refused) -> Refused {
-        refused
-    }
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(match &*refused.code {
             "QuotaExceeded" => 403,
