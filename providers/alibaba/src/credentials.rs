@@ -191,10 +191,8 @@ impl Issuer for Chain {
     type Token = Keys;
 
     async fn issue(&self) -> Result<Issued<Keys>> {
-        let (token, end) = self.keys().await.map_err(|error| {
-            let text = "cannot read Alibaba Cloud credentials";
-            if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
-        })?;
+        let keys = self.keys().await;
+        let (token, end) = keys.map_err(|error| error.context("cannot read Alibaba Cloud credentials"))?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(REREAD, |_| left.unwrap_or_default().max(AT_LEAST));
         Ok(Issued { token, scope: "the account".to_owned(), lifetime, is_renewable: true })

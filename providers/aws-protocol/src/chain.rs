@@ -43,18 +43,13 @@ struct Assumed {
     credentials: Temporary,
 }
 
-/// Adds to an error, and leaves it *unauthorized*: callers, and the pause before the next try, depend on that.
-fn context(error: Error, text: String) -> Error {
-    if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
-}
-
 #[async_trait]
 impl Issuer for Chain {
     type Token = AwsCredentials;
 
     async fn issue(&self) -> Result<Issued<AwsCredentials>> {
         let keys = self.keys(self.source()?).await;
-        let (token, end) = keys.map_err(|error| context(error, "cannot read AWS credentials".to_owned()))?;
+        let (token, end) = keys.map_err(|error| error.context("cannot read AWS credentials"))?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(self.0.clock.now())).ok());
         let lifetime = end.map_or(REREAD, |_| left.unwrap_or_default().max(AT_LEAST));
         Ok(Issued { token, scope: "the AWS account".to_owned(), lifetime, is_renewable: true })
@@ -81,7 +76,7 @@ impl Chain {
             Source::Keys(keys) => return Ok((keys, None)),
             Source::Role(role, by) => {
                 let text = format!("cannot assume role {}", role.get("role_arn").unwrap_or_default());
-                return self.assume(&role, by).await.map(keys_of).map_err(|error| context(error, text));
+                return self.assume(&role, by).await.map(keys_of).map_err(|error| error.context(text));
             }
             Source::Container(url, settings) => {
                 let token = settings.get("container_authorization_token_file").map(read_token).transpose()?;

@@ -177,9 +177,9 @@ impl Issuer for Chain {
 
     async fn issue(&self) -> Result<Issued<Keys>> {
         let (token, end) = self.keys().await.map_err(|error| {
-            let text =
-                "cannot get credentials for Tencent Cloud from secret_id, an OIDC role or the role of the machine";
-            if error.is_unauthorized() { Error::unauthorized(format!("{text}: {error}")) } else { error.context(text) }
+            error.context(
+                "cannot get credentials for Tencent Cloud from secret_id, an OIDC role or the role of the machine",
+            )
         })?;
         let left = end.and_then(|end| Duration::try_from(end.duration_since(Timestamp::now())).ok());
         let lifetime = end.map_or(FOREVER, |_| left.unwrap_or_default().max(AT_LEAST));

@@ -76,7 +76,7 @@ pub trait Issuer: Send + Sync + 'static {
     /// Requests a new token.
     ///
     /// # Errors
-    /// *Unauthorized* if the credential is rejected.
+    /// *Unauthorized* if the credential is rejected; it stays that under [context](Error::context).
     async fn issue(&self) -> Result<Issued<Self::Token>>;
 }
 
@@ -116,6 +116,12 @@ struct Held<T> {
     token: Arc<T>,
     renew: Instant,
     end: Instant,
+}
+
+/// Returns an issuer's error as *unauthorized*, if it or one of its causes is.
+fn refused(err: Error) -> Error {
+    let is_hidden = !err.is_unauthorized() && err.chain().any(Error::is_unauthorized);
+    if is_hidden { Error::unauthorized(err.to_string()) } else { err }
 }
 
 /// Pause of requests: the time at which it ends, and its cause.
@@ -196,7 +202,7 @@ impl<I: Issuer> Tokens<I> {
     async fn issue(&self) -> Result<Arc<I::Token>> {
         let (issuer, newer) = self.lock().issuers()?;
         let requested_at = Instant::now();
-        let outcome = issuer.issue().await;
+        let outcome = issuer.issue().await.map_err(refused);
         if outcome.as_ref().is_err_and(Error::is_unauthorized)
             && let Some(newer) = newer
             && let Ok(token) = self.take_over(newer).await
@@ -224,7 +230,7 @@ impl<I: Issuer> Tokens<I> {
     async fn take_over(&self, issuer: Arc<I>) -> Result<Arc<I::Token>> {
         over(&self.lock().moved)?;
         let requested_at = Instant::now();
-        let outcome = issuer.issue().await;
+        let outcome = issuer.issue().await.map_err(refused);
         let mut state = self.lock();
         over(&state.moved)?;
         let issued = match outcome {

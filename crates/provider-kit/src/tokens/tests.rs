@@ -166,6 +166,7 @@ async fn callers_do_not_wait_long_for_a_renewal_of_a_valid_token() {
 async fn refused_credential_is_not_sent_again_before_its_pause_ends() {
     for (err, spared) in [
         (wrong(), 30),
+        (wrong().context("cannot read the credential"), 30),
         (Error::other("down"), 1),
         (Error::retry_in("down", Duration::from_secs(7)).context("login"), 7),
         (Error::rate_limited("slow down", Duration::from_secs(90)), 90),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::CloudMetrics;
+use cloud_provider::{CloudMetrics, Error};
 use http::StatusCode;
 use tower::service_fn;
 
@@ -72,15 +72,21 @@ async fn signed(inner: impl Sends, attempt: Attempt) -> Result<Answer, Failure> 
 }
 
 async fn with_session(inner: &impl Sends, attempt: Attempt, session: &dyn Session) -> Result<Answer, Failure> {
-    let access = session.access().await.map_err(Failure::not_sent)?;
+    let access = session.access().await.map_err(no_access)?;
     let outcome = inner.once(Attempt { access: Some(Arc::clone(&access)), ..attempt.clone() }).await;
     if !refused(&outcome) {
         return outcome;
     }
-    match session.renewed(&access).await.map_err(Failure::not_sent)? {
+    match session.renewed(&access).await.map_err(no_access)? {
         Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
         None => outcome,
     }
+}
+
+/// Returns the failure of a call without access. What the session did not find is not the object of the call, which must
+/// not seem to be absent.
+fn no_access(error: Error) -> Failure {
+    Failure::not_sent(if error.is_not_found() { error.context("no access to the cloud's API") } else { error })
 }
 
 fn refused(outcome: &Result<Answer, Failure>) -> bool {

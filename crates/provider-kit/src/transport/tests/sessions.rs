@@ -9,7 +9,7 @@ use super::*;
 #[derive(Default)]
 struct Tokens {
     made: AtomicUsize,
-    broken: AtomicBool,
+    broken: Mutex<Option<Error>>,
     /// If set, there is nothing to renew.
     given: bool,
 }
@@ -24,9 +24,8 @@ impl Tokens {
 #[async_trait]
 impl Session for Tokens {
     async fn access(&self) -> Result<Arc<Access>> {
-        if self.broken.load(Ordering::SeqCst) {
-            return Err(Error::unauthorized("no token: wrong password"));
-        }
+        let broken = self.broken.lock().clone();
+        broken.map_or(Ok(()), Err)?;
         Ok(self.access_of(self.made.load(Ordering::SeqCst).max(1)))
     }
 
@@ -90,10 +89,14 @@ async fn refusal_stands_without_a_renewable_token() {
 async fn without_a_token_nothing_is_sent() {
     let (router, seen) = service(&["t1"]);
     let (client, tokens) = client_of(Tokens::default(), router);
-    tokens.broken.store(true, Ordering::SeqCst);
+    *tokens.broken.lock() = Some(Error::unauthorized("no token: wrong password"));
     let error = client.send(GET()).await.unwrap_err();
     assert_eq!((error.is_unauthorized(), &*error.to_string()), (true, "no token: wrong password"));
-    tokens.broken.store(false, Ordering::SeqCst);
+    *tokens.broken.lock() = Some(Error::not_found("no role of the machine"));
+    let error = client.find::<serde_json::Value>(GET()).await.expect_err("the object was not looked for");
+    assert!(error.to_string().ends_with("no role of the machine"), "{error}");
+    client.remove(GET()).await.expect_err("nothing was sent");
+    *tokens.broken.lock() = None;
     client.send(GET()).await.unwrap();
     assert_eq!((seen.lock().len(), client.base()), (1, String::new()));
 }
