@@ -161,7 +161,7 @@ fn assign(
 
 impl AzureLoadBalancers {
     fn configured(&self) -> &[StandardBalancer] {
-        &self.config.file.balancers
+        &self.balancers
     }
 
     /// Returns the load balancers that exist, each with its name without suffix.
@@ -326,7 +326,7 @@ impl AzureLoadBalancers {
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
                 let there = members(&document, &pool);
                 if has_pool && there != ips {
-                    let (leave, vnet) = (there.without(&ips), self.config.vnet_id());
+                    let (leave, vnet) = (there.without(&ips), self.config().vnet_id());
                     let edit = move |document: &mut Value| {
                         set_members(document, &pool, (&wanted, &leave), vnet.as_deref());
                         Ok(())
