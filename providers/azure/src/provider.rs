@@ -150,7 +150,13 @@ impl Azure {
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
         let inventory = Inventory::new(machines.clone()).measured(Arc::clone(&setup.metrics));
         let current = CurrentConfig::new((*config).clone());
-        let cloud = AzureLoadBalancers::new(current.clone(), documents.clone(), inventory.clone(), cluster.clone());
+        let cloud = AzureLoadBalancers::new(
+            current.clone(),
+            documents.clone(),
+            inventory.clone(),
+            cluster.clone(),
+            setup.fence.clone(),
+        );
         let by_address = config.file.pool_kind != PoolKind::Nic;
         let options = Options { targets_follow_addresses: by_address, ..Options::default() };
         let table = RouteTable {

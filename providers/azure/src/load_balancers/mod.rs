@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    AddressType, Caches, Cluster, Fence, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
     default_load_balancer_name,
 };
 use futures::future::try_join_all;
@@ -25,6 +25,7 @@ use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
+use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming, ObservedLoadBalancer,
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     reads: Coalescer<(), AzureLoadBalancers, Arc<Observed>>,
     members: Coalescer<(DocumentKey, String), (Shared, MemberChange)>,
     placed: Mutex<placement::Placed>,
+    endpoint_nodes: EndpointNodes,
     cluster_view: ClusterView,
     /// Addresses to which security rules of a Service must lead, and the families whose own addresses they replace.
     further: Mutex<HashMap<String, FurtherDestinations>>,
@@ -99,6 +101,7 @@ impl AzureLoadBalancers {
         documents: Shared,
         machines: Inventory<Machines>,
         cluster_view: ClusterView,
+        fence: Fence,
     ) -> Self {
         let members =
             Coalescer::new(|(key, pool): (DocumentKey, String), items: Vec<(Shared, MemberChange)>| async move {
@@ -118,6 +121,7 @@ impl AzureLoadBalancers {
             reads,
             members,
             placed: Mutex::default(),
+            endpoint_nodes: EndpointNodes::new(cluster_view.clone(), fence),
             cluster_view,
             further: Mutex::default(),
         }))

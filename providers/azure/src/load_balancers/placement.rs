@@ -253,7 +253,7 @@ impl AzureLoadBalancers {
     }
 
     /// Returns the Nodes in the pool of a Service, and the name of the pool if the Service has one alone: with local
-    /// traffic, any Node may have an endpoint.
+    /// traffic, that of the Nodes with endpoints.
     pub(super) async fn members_of(
         &self,
         service: &Service,
@@ -263,7 +263,10 @@ impl AzureLoadBalancers {
         let Some(base) = base else { return Ok((nodes, None)) };
         self.placed.lock().nodes.clone_from(&nodes);
         if requests_only_local_traffic(service) {
-            return Ok((nodes, Some(own_pool(service))));
+            let with_endpoints = self.endpoint_nodes.of(service).await?;
+            let has_endpoint =
+                |node: &Arc<Node>| with_endpoints.as_ref().is_none_or(|names| names.contains(&*node.name));
+            return Ok((nodes.into_iter().filter(has_endpoint).collect(), Some(own_pool(service))));
         }
         let assigned = self.assigned(&nodes, Some((base, &default_load_balancer_name(service)))).await;
         let is_its = |node: &Arc<Node>| assigned.get(&*node.name).is_some_and(|it| it.eq_ignore_ascii_case(base));
