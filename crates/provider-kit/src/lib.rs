@@ -12,6 +12,7 @@
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration gives getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | other settings of a Service for its load balancer |
 //! | [`cluster`] | the controllers' view of the cluster, for all parts of a provider |
+//! | [`endpoint_nodes`] | the Nodes on which a Service has endpoints, with a sync when they change |
 //! | [`node_ipam`] | Pod CIDRs for Nodes that have none |
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |
@@ -50,6 +51,7 @@ pub mod checks;
 pub mod cluster;
 pub mod coalescer;
 pub mod declared;
+pub mod endpoint_nodes;
 pub mod events;
 pub mod firewall;
 pub mod gcfg;

@@ -1,16 +1,18 @@
 //! The configuration file: JSON or YAML, in the form of `/etc/kubernetes/azure.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, Setup};
+use cloud_provider::{Error, Reload, Result, Setup};
+use parking_lot::RwLock;
 use provider_kit::settings::yaml;
-use provider_kit::transport::{Budget, Refill};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
+pub use crate::rate_limits::RateLimit;
 
 /// The form of load balancer pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -25,42 +27,6 @@ pub enum PoolKind {
     /// Members are addresses of Pods: only with the service gateway, which is refused.
     #[serde(rename = "podIP")]
     Pod,
-}
-
-/// A limit of requests that the user states: reads, and changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[allow(missing_docs, reason = "docs/providers/azure.md explains each key")]
-pub struct RateLimit {
-    pub cloud_provider_rate_limit: Option<bool>,
-    #[serde(rename = "cloudProviderRateLimitQPS")]
-    pub qps: Option<f64>,
-    #[serde(rename = "cloudProviderRateLimitBucket")]
-    pub bucket: Option<u32>,
-    #[serde(rename = "cloudProviderRateLimitQPSWrite")]
-    pub qps_write: Option<f64>,
-    #[serde(rename = "cloudProviderRateLimitBucketWrite")]
-    pub bucket_write: Option<u32>,
-}
-
-/// Requests for each second and at once that Azure documents for a subscription: reads, and changes.
-const DOCUMENTED: [(f64, u32); 2] = [(25.0, 250), (10.0, 200)];
-
-impl RateLimit {
-    /// Returns the budget of requests for one type of resources, with the values of all types where it has none.
-    #[must_use]
-    pub fn budget(&self, all: &Self, writes: bool) -> Budget {
-        let is_on = self.cloud_provider_rate_limit.or(all.cloud_provider_rate_limit).unwrap_or_default();
-        let reads = (self.qps.or(all.qps).unwrap_or(1.0), self.bucket.or(all.bucket).unwrap_or(5));
-        let changes = || (self.qps_write.or(all.qps_write), self.bucket_write.or(all.bucket_write));
-        let (rate, burst) = match (is_on, writes) {
-            (false, _) => DOCUMENTED[usize::from(writes)],
-            (true, false) => reads,
-            (true, true) => (changes().0.unwrap_or(reads.0), changes().1.unwrap_or(reads.1)),
-        };
-        let interval = Duration::from_secs_f64(1.0 / rate.clamp(0.01, 1000.0));
-        Budget { share_left_to_others: 0.0, refill: Refill::Stated { interval, burst: burst.max(1) } }
-    }
 }
 
 /// The keys of the configuration file that the provider reads. Credentials are not among them: they are read again
@@ -170,6 +136,23 @@ const ELSEWHERE: &[&str] = &[
     "disableAzureStackCloud",
 ];
 
+/// Keys whose changes are used without a restart: they say how Services are served, and not what is the cluster's.
+const RELOADED: &[&str] = &[
+    "tags",
+    "tagsMap",
+    "systemTags",
+    "subnetName",
+    "preConfiguredBackendPoolLoadBalancerTypes",
+    "excludeMasterFromStandardLB",
+    "disableOutboundSNAT",
+    "maximumLoadBalancerRuleCount",
+    "enableMigrateToIPBasedBackendPoolAPI",
+    "enableIPTagMutationForExistingPublicIP",
+    "clusterServiceLoadBalancerHealthProbeMode",
+    "clusterServiceSharedLoadBalancerHealthProbePort",
+    "clusterServiceSharedLoadBalancerHealthProbePath",
+];
+
 /// A resource group of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceGroup {
@@ -206,8 +189,33 @@ pub struct Config {
     pub maximum_rules: usize,
     pub has_shared_probe: bool,
     pub grace_period: Duration,
-    /// The file without credentials: a change of anything else needs a restart.
-    pub settings: Value,
+    /// The file without credentials, which are read again where a token is requested.
+    settings: Value,
+}
+
+/// The configuration in use. Clones share it.
+#[derive(Clone)]
+pub(crate) struct CurrentConfig(Arc<RwLock<Arc<Config>>>);
+
+impl CurrentConfig {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(config))))
+    }
+
+    pub(crate) fn get(&self) -> Arc<Config> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Uses those changes of `new` that need no restart, and logs the keys of the others.
+    pub(crate) fn update(&self, new: &Config) -> Result<Reload> {
+        let (config, keys) = self.get().updated(new)?;
+        *self.0.write() = Arc::new(config);
+        if keys.is_empty() {
+            return Ok(Reload::Done);
+        }
+        tracing::warn!(keys = keys.join(", "), "changes of these keys of the cloud configuration need a restart");
+        Ok(Reload::NeedsRestart)
+    }
 }
 
 impl Config {
@@ -298,6 +306,25 @@ impl Config {
             settings,
             file,
         }
+    }
+
+    /// Returns the configuration with those changes of `new` that need no restart, and the keys of the others.
+    fn updated(&self, new: &Self) -> Result<(Self, Vec<String>)> {
+        let mut settings = self.settings.clone();
+        let (Some(used), Some(wanted)) = (settings.as_object_mut(), new.settings.as_object()) else {
+            return Err(Error::other("the configuration is no object"));
+        };
+        let keys: BTreeSet<String> = used.keys().chain(wanted.keys()).cloned().collect();
+        let changed = keys.into_iter().filter(|key| used.get(key) != wanted.get(key));
+        let (reloaded, others): (Vec<_>, Vec<_>) = changed.partition(|key| RELOADED.contains(&&**key));
+        for key in reloaded {
+            used.remove(&key);
+            used.extend(wanted.get(&key).map(|value| (key, value.clone())));
+        }
+        let file: File =
+            serde_json::from_value(settings.clone()).map_err(|_| Error::other("a value has another type"))?;
+        let file = File { tenant_id: self.file.tenant_id.clone(), ..file };
+        Ok((Self::of(file, self.endpoints.clone(), settings), others))
     }
 
     /// Returns the names of the load balancers for Services, without the suffix of internal ones; never empty.
@@ -422,10 +449,8 @@ fn refused(file: &File) -> Vec<String> {
         ),
         (
             {
-                let names: std::collections::BTreeSet<_> =
-                    file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
-                let sets: std::collections::BTreeSet<_> =
-                    file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
+                let names: BTreeSet<_> = file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
+                let sets: BTreeSet<_> = file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
                 names.len().min(sets.len()) < file.balancers.len()
             },
             "multipleStandardLoadBalancerConfigurations: two have the same name or primaryVMSet",

@@ -1,11 +1,26 @@
 //! The configuration in a Secret, which is read when the program has access to Kubernetes.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::{ConfigFile, Error, Result, Setup};
 use provider_kit::cluster::ClusterView;
 use provider_kit::settings::yaml;
 use serde_json::Value;
+
+use crate::config::{Config, CurrentConfig};
+
+/// The time between two reads of the Secret.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Only a hash is kept, because the text has secrets.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// The place of the Secret.
 #[derive(Clone)]
@@ -23,7 +38,8 @@ impl ConfigSecret {
         let file = setup.config.as_ref().and_then(|it| yaml(&it.text).ok());
         let kind = file.as_ref().and_then(|it| it["cloudConfigType"].as_str()).unwrap_or_default().to_ascii_lowercase();
         let flag = |name: &str| setup.flags.get(name).filter(|it| !it.is_empty());
-        let is_named = ["--cloud-config-secret-name", "--enable-dynamic-reloading"].iter().any(|it| flag(it).is_some());
+        let is_named = flag("--cloud-config-secret-name").is_some()
+            || flag("--enable-dynamic-reloading").is_some_and(|it| it != "false");
         let is_there = match file {
             Some(_) => ["secret", "merge"].contains(&&*kind),
             None => is_named && setup.config.is_none(),
@@ -39,7 +55,37 @@ impl ConfigSecret {
         })
     }
 
-    /// Reads the configuration from the Secret.
+    /// Reads the configuration, and checks it.
+    pub(crate) async fn config(&self, setup: &Setup) -> Result<Config> {
+        Config::read(&Setup { config: Some(self.read().await?), ..setup.clone() })
+    }
+
+    /// Has changes of the Secret used, as far as they need no restart. Runs until the process ends.
+    pub(crate) async fn follow(self, setup: Setup, current: CurrentConfig) {
+        let mut last = None;
+        loop {
+            let text = self.read().await.map(|it| hash(&it.text)).map_err(|error| error.to_string());
+            if last.as_ref() != Some(&text) {
+                let outcome = match &text {
+                    Ok(_) => self.config(&setup).await.and_then(|new| current.update(&new)),
+                    Err(error) => Err(Error::other(error.clone())),
+                };
+                match outcome {
+                    Ok(outcome) if last.is_some() => {
+                        tracing::info!(secret = self.path, ?outcome, "cloud configuration reloaded");
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::error!(
+                        secret = self.path, %error, "cannot use the changed cloud configuration; keeping the previous one"
+                    ),
+                }
+                last = Some(text);
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    /// Reads the text of the configuration from the Secret.
     pub(crate) async fn read(&self) -> Result<ConfigFile> {
         let wrong = |what: &str| Error::invalid(format!("Secret {}: {what}", self.path));
         let (status, secret) = self.cluster.get(&self.path).await?;

@@ -27,6 +27,7 @@ mod metrics;
 mod nodes;
 mod out_of_service;
 mod provider;
+mod rate_limits;
 mod routes;
 
 pub use provider::{Azure, factory};

@@ -24,7 +24,7 @@ use crate::arm::{
     Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, ROUTE_TABLES, SCALE_SETS, SECURITY_GROUPS,
     is_of_nodes, text,
 };
-use crate::config::{Config, PoolKind, RateLimit};
+use crate::config::{Config, CurrentConfig, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
 use crate::credentials::{Connect, Identity, Token};
 use crate::documents::{Documents, Shared};
@@ -34,6 +34,7 @@ use crate::machines::Machines;
 use crate::metrics::GoSeries;
 use crate::nodes::Nodes;
 use crate::out_of_service::follow_shutdowns;
+use crate::rate_limits::reported;
 use crate::routes::RouteTable;
 use crate::{EVENT_SOURCE, NAME};
 
@@ -63,7 +64,7 @@ type Change = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
 /// The parts that follow from the configuration.
 struct Parts {
-    config: Arc<Config>,
+    config: CurrentConfig,
     documents: Shared,
     nodes: Nodes,
     cloud: AzureLoadBalancers,
@@ -114,7 +115,8 @@ fn arm(
         let http = Transport::of_session(session).setup(setup).own_series(series.clone());
         let http = http.retry_policy(retry_policy).paging(PAGING).correlation("x-ms-correlation-request-id");
         let http = if file.user_agent.is_empty() { http } else { http.user_agent(file.user_agent.clone()) };
-        change(http.budget(limits[lane].budget(&file.rate_limit, writes))).build()
+        let budget = limits[lane].budget(&file.rate_limit, writes);
+        change(http.budget(budget).rate_limits(reported)).build()
     };
     let clients = (0..LANES).map(|lane| Ok([client(lane, false)?, client(lane, true)?])).collect::<Result<_>>()?;
     Ok(Arm::new(clients, (!is_one_tenant).then_some(network)))
@@ -147,12 +149,19 @@ impl Azure {
         let groups: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let machines = Machines { arm: Arc::clone(&arm), config: Arc::clone(&config), groups };
         let inventory = Inventory::new(machines.clone()).measured(Arc::clone(&setup.metrics));
-        let cloud = AzureLoadBalancers::new(Arc::clone(&config), documents.clone(), inventory.clone(), cluster.clone());
+        let current = CurrentConfig::new((*config).clone());
+        let cloud = AzureLoadBalancers::new(
+            current.clone(),
+            documents.clone(),
+            inventory.clone(),
+            cluster.clone(),
+            setup.fence.clone(),
+        );
         let by_address = config.file.pool_kind != PoolKind::Nic;
         let options = Options { targets_follow_addresses: by_address, ..Options::default() };
         let table = RouteTable {
             documents: documents.clone(),
-            config: Arc::clone(&config),
+            config: current.clone(),
             cluster: cluster.clone(),
             unmanaged: Mutex::default(),
         };
@@ -164,7 +173,7 @@ impl Azure {
             nodes: Nodes(inventory),
             cloud,
             documents,
-            config,
+            config: current,
         })
     }
 
@@ -197,14 +206,15 @@ impl CloudProvider for Azure {
         self.cluster.connect(context);
         self.context.get_or_init(|| context.clone());
         let parts = self.parts().await?;
+        let config = parts.config.get();
         parts.cloud.learn_cluster(&context.cluster);
-        parts.arm().probe(&MACHINES, &parts.config.nodes).await.map_err(|error| {
+        parts.arm().probe(&MACHINES, &config.nodes).await.map_err(|error| {
             let check = if error.is_unauthorized() {
                 "the credential and its role"
             } else {
                 "subscriptionId, resourceGroup and the network"
             };
-            error.context(format!("Azure at {} cannot be used; check {check}", parts.config.endpoints.resource_manager))
+            error.context(format!("Azure at {} cannot be used; check {check}", config.endpoints.resource_manager))
         })
     }
 
@@ -216,7 +226,7 @@ impl CloudProvider for Azure {
                 return vec![Finding::failure("configuration", error.to_string(), "correct the configuration")];
             }
         };
-        let config = &parts.config;
+        let config = parts.config.get();
         let answer = parts.arm().probe(&MACHINES, &config.nodes).await;
         let base = &config.endpoints.resource_manager;
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
@@ -266,8 +276,12 @@ impl CloudProvider for Azure {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
-        if self.parts.get().is_some_and(|parts| !parts.config.file.disable_out_of_service_taint) {
+        let config = self.parts.get().map(|parts| parts.config.clone());
+        if config.as_ref().is_some_and(|it| !it.get().file.disable_out_of_service_taint) {
             until(Box::pin(follow_shutdowns(self.cluster.clone())));
+        }
+        if let (Some(secret), Some(config)) = (ConfigSecret::of(&self.setup, &self.cluster), config) {
+            until(Box::pin(secret.follow(self.setup.clone(), config)));
         }
         if let Some((blocks, reserved)) = self.pod_blocks.clone() {
             until(Box::pin(NodeIpam::new(self.cluster.clone(), blocks, Reserved(reserved)).run()));
@@ -276,9 +290,12 @@ impl CloudProvider for Azure {
 
     async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
         let parts = self.parts().await?;
-        let config = Config::read(&Setup { config: Some(config.clone()), ..self.setup.clone() })?;
+        let setup = Setup { config: Some(config.clone()), ..self.setup.clone() };
         // Credentials are read again with each request for a token.
-        Ok(if config.settings == parts.config.settings { Reload::Done } else { Reload::NeedsRestart })
+        match ConfigSecret::of(&setup, &self.cluster) {
+            Some(secret) => parts.config.update(&secret.config(&setup).await?),
+            None => parts.config.update(&Config::read(&setup)?),
+        }
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

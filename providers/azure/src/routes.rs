@@ -1,7 +1,5 @@
 //! Routes: one route table, a shared document.
 
-use std::sync::Arc;
-
 use cloud_provider::{AddressType, Result, async_trait};
 use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
@@ -9,7 +7,7 @@ use provider_kit::routes::{Change, CloudRoute, RouteCloud};
 use serde_json::{Value, json};
 
 use crate::arm::{items, text};
-use crate::config::Config;
+use crate::config::CurrentConfig;
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::nodes::is_unmanaged;
 
@@ -19,7 +17,7 @@ const MOST: usize = 400;
 /// The route table of the Nodes.
 pub(crate) struct RouteTable {
     pub(crate) documents: Shared,
-    pub(crate) config: Arc<Config>,
+    pub(crate) config: CurrentConfig,
     pub(crate) cluster: ClusterView,
     /// Routes to Nodes that are no machines of Azure: they are not written.
     pub(crate) unmanaged: Mutex<Vec<CloudRoute>>,
@@ -27,7 +25,8 @@ pub(crate) struct RouteTable {
 
 impl RouteTable {
     fn key(&self) -> DocumentKey {
-        let (group, name) = (self.config.route_table.clone(), self.config.file.route_table_name.clone());
+        let config = self.config.get();
+        let (group, name) = (config.route_table.clone(), config.file.route_table_name.clone());
         DocumentKey { kind: DocumentKind::RouteTable, group, name }
     }
 
@@ -64,7 +63,8 @@ impl RouteCloud for RouteTable {
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let new = json!({"location": self.config.file.location, "tags": self.config.tags, "properties": {}});
+        let config = self.config.get();
+        let new = json!({"location": config.file.location, "tags": config.tags, "properties": {}});
         if change == Change::Remove {
             let route = route.clone();
             self.unmanaged.lock().retain(|it| !it.is_same(&route));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Priority;
-use super::failure::{LONGEST_PAUSE, Report};
+use super::failure::{LONGEST_PAUSE, RateLimitReport};
 
 /// The distribution of the requests that a cloud's rate limit allows. Unless a limit is [stated](Refill::Stated), no
 /// request is deferred until the cloud has reported how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also
@@ -50,8 +50,8 @@ pub enum Refill {
     AtReset,
     /// Requests come back one by one, the whole limit within this time.
     Evenly(Duration),
-    /// A request comes back after each `interval`, up to `burst`, whatever the cloud reports: a limit that the user or
-    /// the cloud's documentation states.
+    /// A request comes back after each `interval`, up to `burst`: a limit that the user or the cloud's documentation
+    /// states. Reports of the cloud count only if the provider [declares](super::Builder::rate_limits) how to read them.
     Stated {
         /// Time in which one request comes back.
         interval: Duration,
@@ -151,9 +151,9 @@ pub(super) type Number = u64;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     /// The request was answered, with this report of the limits.
-    Answered(Report),
+    Answered(RateLimitReport),
     /// The request was answered with 429: no request is sent for the given time, if there is one.
-    Refused(Report, Option<Duration>),
+    Refused(RateLimitReport, Option<Duration>),
     /// No answer: the request may have been counted.
     Unknown,
     /// The request was not sent.
@@ -164,6 +164,8 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Allowance {
     budget: Budget,
+    /// If set, reports lower a stated limit.
+    reports_lower_stated_limits: bool,
     level: Option<Level>,
     under_way: u32,
     waiting: BTreeSet<Ticket>,
@@ -183,6 +185,8 @@ struct Level {
     at: Instant,
     reset: Option<Instant>,
     told_by: Number,
+    /// Seconds in which one request of a reported window comes back, if that window is the limit.
+    spread: f64,
 }
 
 /// The state of the probe. Nothing is known before the first answer, and nothing certain after a 429: then one request
@@ -200,9 +204,10 @@ const PROBE_ALONE: Duration = Duration::from_secs(1);
 const EPSILON: f64 = 1e-6;
 
 impl Allowance {
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(super) fn new(budget: Budget, reports_lower_stated_limits: bool) -> Self {
         Self {
             budget,
+            reports_lower_stated_limits,
             level: None,
             under_way: 0,
             waiting: BTreeSet::new(),
@@ -283,7 +288,7 @@ impl Allowance {
     fn level(&self, now: Instant) -> Option<Level> {
         let Some(burst) = self.budget.refill.burst() else { return self.level };
         let limit = f64::from(burst);
-        self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0 }))
+        self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0, spread: 0.0 }))
     }
 
     fn shortage(&self, level: &Level, ticket: Ticket, now: Instant) -> Duration {
@@ -299,7 +304,7 @@ impl Allowance {
         if missing <= EPSILON {
             return Duration::ZERO;
         }
-        match self.interval(level.limit) {
+        match self.interval(level) {
             None => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
             Some(one) => {
                 let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
@@ -315,13 +320,14 @@ impl Allowance {
     }
 
     /// Time in which one request comes back now; `None` if all come back together.
-    fn interval(&self, limit: f64) -> Option<f64> {
-        self.budget.refill.interval(limit).map(|interval| interval * self.slowdown.0)
+    fn interval(&self, level: &Level) -> Option<f64> {
+        let interval = self.budget.refill.interval(level.limit)?;
+        Some((interval * self.slowdown.0).max(level.spread))
     }
 
     /// Returns the number of requests that can be sent at once, counting requests in flight as sent.
     fn left(&self, level: &Level, now: Instant) -> f64 {
-        let restored = match self.interval(level.limit) {
+        let restored = match self.interval(level) {
             None if level.reset.is_some_and(|reset| reset <= now) => level.limit,
             None => level.left,
             Some(one) => level.left + (now - level.at).as_secs_f64() / one,
@@ -370,9 +376,12 @@ impl Allowance {
 
     /// Updates the level from a report. An answer may be overtaken by the answer to a later request, which is more
     /// recent.
-    fn learn(&mut self, number: Number, report: &Report, now: Instant) {
+    fn learn(&mut self, number: Number, report: &RateLimitReport, now: Instant) {
         let remaining = report.remaining.filter(|_| self.budget.refill.burst().is_none());
-        let Some(left) = remaining.map(|left| left as f64) else { return self.spend(now) };
+        let Some(left) = remaining.map(|left| left as f64) else {
+            self.spend(now);
+            return self.lower(number, report);
+        };
         if self.level.is_some_and(|level| level.told_by > number) {
             return;
         }
@@ -383,7 +392,16 @@ impl Allowance {
             Refill::AtReset => reset.is_some(),
             Refill::Evenly(_) | Refill::Stated { .. } | Refill::Adaptive { .. } => limit > 0.0,
         };
-        self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number });
+        self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number, spread: 0.0 });
+    }
+
+    /// Lowers the level of a stated limit to the requests that are left according to a report.
+    fn lower(&mut self, number: Number, report: &RateLimitReport) {
+        let level = self.level.filter(|level| self.reports_lower_stated_limits && level.told_by <= number);
+        let (Some(level), Some(left)) = (level, report.remaining.map(|left| left as f64)) else { return };
+        let window = report.reset.filter(|_| left <= level.left).unwrap_or_default();
+        let spread = window.as_secs_f64() / (left + 1.0);
+        self.level = Some(Level { left: left.min(level.left), told_by: number, spread, ..level });
     }
 
     fn spend(&mut self, now: Instant) {

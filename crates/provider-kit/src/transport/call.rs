@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
+use super::failure::RateLimitReport;
 use super::inside::Inside;
 use super::{Format, Json, Priority};
 
@@ -294,6 +295,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Body of the answer.
     pub body: Bytes,
+    pub(super) report: RateLimitReport,
 }
 
 impl Answer {
@@ -328,7 +330,7 @@ impl Answer {
     #[cfg(test)]
     pub(crate) fn of(body: impl Into<Bytes>) -> Self {
         let (place, status, headers) = ("GET /".to_owned(), StatusCode::OK, HeaderMap::new());
-        Self { place, field: None, status, headers, body: body.into() }
+        Self { place, field: None, status, headers, body: body.into(), report: RateLimitReport::default() }
     }
 }
 

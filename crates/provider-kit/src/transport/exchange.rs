@@ -67,15 +67,16 @@ impl Exchange {
             }
             return Err(failure);
         }
+        let report = (self.refusal_rules.rate_limits)(answer.headers());
         if is_too_long {
-            return Err(failure::too_large(call, &answer, &limit.describe(answer.status())));
+            return Err(failure::too_large(call, &answer, report, &limit.describe(answer.status())));
         }
         if let Some(density) = density(answer.body()) {
-            return Err(failure::too_large(call, &answer, &density));
+            return Err(failure::too_large(call, &answer, report, &density));
         }
         let (parts, body) = answer.into_parts();
         let (place, field) = (call.place(), call.field);
-        Ok(Answer { place, field, status: parts.status, headers: parts.headers, body })
+        Ok(Answer { place, field, status: parts.status, headers: parts.headers, body, report })
     }
 
     fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {

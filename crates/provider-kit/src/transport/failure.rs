@@ -34,7 +34,7 @@ pub(super) struct Failure {
     /// Delay for this call only.
     pub(super) delay: Option<Duration>,
     /// Rate limits that the answer reports.
-    pub(super) report: Report,
+    pub(super) report: RateLimitReport,
     /// If set, the request may have left this process.
     pub(super) sent: bool,
     /// If set, another signature may be accepted.
@@ -54,7 +54,7 @@ enum Repeat {
 impl Failure {
     /// Returns the failure of a call that did not leave this process, and will not.
     pub(super) fn not_sent(error: Error) -> Self {
-        let report = Report::default();
+        let report = RateLimitReport::default();
         let (sent, sign_again) = (false, false);
         Self { status: None, error, pause: None, delay: None, report, sent, sign_again, repeat: Repeat::Never }
     }
@@ -174,12 +174,13 @@ pub(super) struct RefusalRules {
     /// The header that names a request to the cloud's support.
     pub(super) correlation: Option<&'static str>,
     pub(super) refill: Refill,
+    pub(super) rate_limits: RateLimitReader,
 }
 
 /// Returns the failure for a successful answer whose body has more than `most`. The body is not used at all, and the
 /// request is not sent again at once, because the answer would be as long.
-pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, most: &str) -> Failure {
-    let (status, report) = (answer.status(), Report::read(answer.headers()));
+pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, report: RateLimitReport, most: &str) -> Failure {
+    let status = answer.status();
     let error = Error::other(format!(
         "{} answered {} with a body of more than {most}; nothing is read from it",
         call.place(),
@@ -211,7 +212,7 @@ pub(super) fn refused(
     let text =
         format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, refusal_rules));
     let text = attempt.redact(text);
-    let report = Report::read(headers);
+    let report = (refusal_rules.rate_limits)(headers);
     // Some APIs answer 413 with a time instead.
     let too_large = status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
     let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
@@ -271,7 +272,7 @@ fn beginning(attempt: &Attempt, body: &[u8]) -> String {
 
 /// Returns the pause after a 429: as long as the cloud requests. Where requests come back one by one, the budget knows
 /// better than a time at which all of them are back.
-fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duration> {
+fn pause(headers: &HeaderMap, report: &RateLimitReport, refill: Refill) -> Option<Duration> {
     let is_even = matches!(refill, Refill::Evenly(_));
     let known = is_even && report.remaining.is_some();
     retry_after(headers).or_else(|| {
@@ -291,18 +292,22 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds.max(1)).min(LONGEST_PAUSE))
 }
 
-/// Rate limits that an answer reports: `RateLimit-Limit`, `-Remaining` and `-Reset`, also with `X-`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Report {
+/// The rate limit that an answer reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimitReport {
     /// Number of requests in a window.
-    pub(super) limit: Option<u64>,
+    pub limit: Option<u64>,
     /// Number of requests left in the window.
-    pub(super) remaining: Option<u64>,
+    pub remaining: Option<u64>,
     /// Time until all requests are back.
-    pub(super) reset: Option<Duration>,
+    pub reset: Option<Duration>,
 }
 
-impl Report {
+/// A function that reads the rate limit that an answer reports from its headers.
+pub type RateLimitReader = fn(&HeaderMap) -> RateLimitReport;
+
+impl RateLimitReport {
+    /// Reads `RateLimit-Limit`, `-Remaining` and `-Reset`, also with `X-`.
     pub(super) fn read(headers: &HeaderMap) -> Self {
         Self {
             limit: number(headers, &["ratelimit-limit", "x-ratelimit-limit"]),

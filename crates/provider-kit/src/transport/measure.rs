@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
-use super::failure::Report;
 
 pub(super) fn measure(inner: impl Sends, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
     service_fn(move |attempt: Attempt| {
@@ -16,7 +15,7 @@ pub(super) fn measure(inner: impl Sends, metrics: Arc<dyn CloudMetrics>) -> impl
             let running = Running::start(metrics, attempt.call.route());
             let outcome = inner.once(attempt).await;
             let (status, report) = match &outcome {
-                Ok(answer) => (Some(answer.status), Report::read(&answer.headers)),
+                Ok(answer) => (Some(answer.status), answer.report),
                 Err(failure) => (failure.status, failure.report),
             };
             running.finish(status.map(|status| status.as_u16()), report.remaining);

@@ -67,6 +67,7 @@ use std::time::Duration;
 use access::endpoint;
 use attempt::{Attempt, Stack};
 use authenticate::Identity;
+use budget::Allowance;
 use bytes::Bytes;
 use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result, Setup};
 use connector::InProcess;
@@ -86,7 +87,7 @@ pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use connector::{Connector, NoAnswer, ReplaceableConnector, in_process};
 pub use credential::{Credential, ValueOrFile};
-pub use failure::{ErrorMapping, Refusal, RefusalReader};
+pub use failure::{ErrorMapping, RateLimitReader, RateLimitReport, Refusal, RefusalReader};
 pub use format::{Format, Json, Xml};
 pub use limit::{BodyLimit, BodyReader, MOST_OF_A_LIST, MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT};
 pub use network::{Tls, network};
@@ -123,6 +124,7 @@ pub struct Builder {
     retry_policy: RetryPolicy,
     call_timeout: Option<Duration>,
     budget: Budget,
+    reports_lower_stated_limits: bool,
     paging: Paging,
     refusal_rules: RefusalRules,
     validate: Option<Call>,
@@ -275,6 +277,27 @@ impl Builder {
         self
     }
 
+    /// Reads the rate limit that an answer reports with `reader`, instead of the common headers (see [`Budget`]). A report
+    /// lowers a limit that is [stated](Refill::Stated), too: no more requests are sent than are left by both, and those
+    /// that are left of a window are spread over it.
+    ///
+    /// ```
+    /// use provider_kit::transport::{RateLimitReport, Transport};
+    ///
+    /// # fn main() -> cloud_provider::Result<()> {
+    /// let cloud = Transport::builder("http://127.0.0.1:8080").rate_limits(|headers| RateLimitReport {
+    ///     remaining: headers.get("x-calls-left").and_then(|it| it.to_str().ok()?.parse().ok()),
+    ///     ..RateLimitReport::default()
+    /// }).build()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn rate_limits(mut self, reader: RateLimitReader) -> Self {
+        self.refusal_rules.rate_limits = reader;
+        self.reports_lower_stated_limits = true;
+        self
+    }
+
     /// Sets the call that validates a newly read credential before it replaces the current one. If the call fails, the
     /// current credential stays in use, and the new one is tried again after a minute or when the file changes again.
     /// If the current credential is refused (401) meanwhile, the new one is used nevertheless.
@@ -351,7 +374,8 @@ impl Builder {
             None => Identity::Credential(self.credential.clone(), self.validate.map(Arc::new)),
         };
         let layers = authenticate::authenticate(layers, identity, Arc::clone(&metrics));
-        let layers = throttle::throttle(layers, self.budget, retry_policy, Arc::clone(&metrics));
+        let allowance = Allowance::new(self.budget, self.reports_lower_stated_limits);
+        let layers = throttle::throttle(layers, allowance, retry_policy, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, retry_policy));
         let inner = Inner { base, credential: self.credential, metrics, retry_policy, signer, stack };
         Ok(Transport(Arc::new(inner), |_| None, self.paging))
@@ -383,12 +407,14 @@ impl Transport {
             retry_policy: RetryPolicy::default(),
             call_timeout: None,
             budget: Budget::default(),
+            reports_lower_stated_limits: false,
             paging: Paging::WHOLE,
             refusal_rules: RefusalRules {
                 reader: Refusal::read,
                 is_not_applied: |_| false,
                 correlation: None,
                 refill: Budget::default().refill,
+                rate_limits: RateLimitReport::read,
             },
             validate: None,
             log_bodies: false,

@@ -13,16 +13,16 @@ use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
 use super::budget::{Allowance, Number, Outcome, Ticket};
-use super::failure::{Failure, Report};
-use super::{Answer, Budget, Priority, RetryPolicy};
+use super::failure::Failure;
+use super::{Answer, Priority, RetryPolicy};
 
 pub(super) fn throttle(
     inner: impl Sends,
-    budget: Budget,
+    allowance: Allowance,
     retry_policy: RetryPolicy,
     metrics: Arc<dyn CloudMetrics>,
 ) -> impl Sends {
-    let queue = Queue { allowance: Allowance::new(budget), waiting: BTreeMap::new() };
+    let queue = Queue { allowance, waiting: BTreeMap::new() };
     let budget_queue = Arc::new(BudgetQueue { queue: Mutex::new(queue), metrics });
     service_fn(move |attempt: Attempt| {
         let (inner, budget_queue) = (inner.clone(), Arc::clone(&budget_queue));
@@ -117,7 +117,7 @@ impl SentRequest {
     fn finish(mut self, outcome: &Result<Answer, Failure>) {
         self.finished = true;
         self.note(match outcome {
-            Ok(answer) => Outcome::Answered(Report::read(&answer.headers)),
+            Ok(answer) => Outcome::Answered(answer.report),
             Err(failure) if failure.is_throttled() => {
                 failure.pause.into_iter().for_each(|pause| self.budget_queue.metrics.paused(pause));
                 Outcome::Refused(failure.report, failure.pause)

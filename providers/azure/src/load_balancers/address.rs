@@ -98,7 +98,7 @@ pub(super) fn full_name(service: &Service) -> String {
 impl AzureLoadBalancers {
     /// Returns the group of a Service's address.
     pub(crate) fn address_group(&self, spec: &Spec) -> ResourceGroup {
-        let mut group = self.config.load_balancers.clone();
+        let mut group = self.config().load_balancers.clone();
         if let Some(name) = &spec.address_group {
             group.name = name.to_ascii_lowercase();
         }
@@ -113,7 +113,7 @@ impl AzureLoadBalancers {
         cluster: &str,
         owner: &OwnerTags,
     ) -> BTreeMap<String, String> {
-        let mut tags = self.config.tags.clone();
+        let mut tags = self.config().tags.clone();
         tags.extend(spec.address_tags.clone());
         tags.insert(SERVICE[0].to_owned(), full_name(service));
         tags.insert(CLUSTER[0].to_owned(), cluster.to_owned());
@@ -136,7 +136,7 @@ impl AzureLoadBalancers {
                 false => attributes.set("dnsLabel", label.to_ascii_lowercase()),
             };
         }
-        if let Some(tags) = spec.ip_tags.as_ref().filter(|_| self.config.file.changes_ip_tags) {
+        if let Some(tags) = spec.ip_tags.as_ref().filter(|_| self.config().file.changes_ip_tags) {
             attributes = match tags.is_empty() {
                 true => attributes.set("ipTags", ()),
                 false => attributes.set("ipTags", tags),
@@ -196,7 +196,7 @@ impl AzureLoadBalancers {
         let group = self.address_group(spec);
         let found = self.arm().get::<Value>(&PUBLIC_ADDRESSES, &group, &[name]).await?;
         let is_new = found.is_none();
-        let mut address = found.unwrap_or_else(|| self.config.new_resource());
+        let mut address = found.unwrap_or_else(|| self.config().new_resource());
         let before = address.clone();
         if let Some(other) = owner_tags(&before).cluster.filter(|it| Some(it) != owner.cluster.as_ref()) {
             return Err(Error::invalid(format!(
@@ -208,9 +208,9 @@ impl AzureLoadBalancers {
             if !zones.is_empty() {
                 address["zones"] = json!(zones);
             }
-            address["sku"] = json!({ "name": self.config.file.sku() });
+            address["sku"] = json!({ "name": self.config().file.sku() });
             address["properties"] = json!({
-                "publicIPAllocationMethod": if self.config.file.is_basic() && family.is_ipv6 { "Dynamic" } else { "Static" },
+                "publicIPAllocationMethod": if self.config().file.is_basic() && family.is_ipv6 { "Dynamic" } else { "Static" },
                 "publicIPAddressVersion": family.name(),
             });
             if let Some(prefix) = &family.prefix {
@@ -218,7 +218,7 @@ impl AzureLoadBalancers {
             }
         }
         if let Some(tags) =
-            spec.ip_tags.as_ref().filter(|it| self.config.file.changes_ip_tags || (is_new && !it.is_empty()))
+            spec.ip_tags.as_ref().filter(|it| self.config().file.changes_ip_tags || (is_new && !it.is_empty()))
         {
             let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
             address["properties"]["ipTags"] = tags.collect();

@@ -58,7 +58,7 @@ impl AzureLoadBalancers {
             matches!(resource, ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_))
         };
         let mut members = member_changes(operations);
-        let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
+        let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
         let mut was_there = true;
         let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
         if operations.iter().any(|it| it.deletes(is_link)) || (moves && spec.link.is_some()) {
@@ -164,7 +164,7 @@ impl AzureLoadBalancers {
 
     /// Removes members of the form that the configuration no longer has: Azure refuses a pool with both.
     async fn leave_other_form(&self, key: &DocumentKey, members: &mut BTreeMap<String, MemberChange>) -> Result<()> {
-        let is_by_address = self.config.file.pool_kind != PoolKind::Nic;
+        let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
         let others = |it: &MemberChange| -> Targets {
             it.leave.iter().filter(|target| target.starts_with('/') == is_by_address).collect()
         };
@@ -173,7 +173,7 @@ impl AzureLoadBalancers {
         if leaving.is_empty() {
             return Ok(());
         }
-        if is_by_address && self.config.file.migrates_pools {
+        if is_by_address && self.config().file.migrates_pools {
             let pools: Vec<&String> = leaving.keys().copied().collect();
             self.arm().migrate(&key.group, &key.name, &pools).await?;
         }
@@ -216,7 +216,7 @@ impl AzureLoadBalancers {
         let attributes = graph.balancer_attributes();
         let of = |family: &Family| Some((family.suffix, frontend(attributes?, family)?));
         Ok(Edit {
-            config: Arc::clone(&self.config),
+            config: self.config(),
             id: key.group.id(LOAD_BALANCERS.kind, &key.name),
             cluster: OwnerTags::cluster(identity.cluster).to_owned(),
             owner: owner.to_owned(),
@@ -262,7 +262,7 @@ impl AzureLoadBalancers {
 
     /// Writes the security rules of a Service, together with those of other Services.
     async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
-        if self.config.file.security_group_name.is_empty() {
+        if self.config().file.security_group_name.is_empty() {
             return Ok(());
         }
         let SecurityChange { owner, key, present, leaving, rules } = change;

@@ -185,7 +185,7 @@ impl AzureLoadBalancers {
     fn link_group(&self, service: Option<&Service>) -> ResourceGroup {
         let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
         let stated = annotations.and_then(|it| it.get(key::LINK_GROUP.key())).map(|it| it.trim());
-        let mut group = self.config.private_links.clone();
+        let mut group = self.config().private_links.clone();
         group.name = stated.filter(|it| !it.is_empty()).map_or(group.name, str::to_ascii_lowercase);
         group
     }
@@ -249,16 +249,17 @@ impl AzureLoadBalancers {
             )));
         }
         self.allow_links(&wanted.subnet).await?;
-        let mut link = there.unwrap_or_else(|| self.config.new_resource());
+        let mut link = there.unwrap_or_else(|| self.config().new_resource());
         let tags = json!({CLUSTER[0]: self.cluster(), OWNER: own});
-        overlay(&mut link, &json!({"tags": self.config.tags, "properties": wanted.properties(name, frontend)}));
+        overlay(&mut link, &json!({"tags": self.config().tags, "properties": wanted.properties(name, frontend)}));
         overlay(&mut link["tags"], &tags);
         self.arm().write(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
     }
 
     /// Lets a subnet have addresses of private link services.
     async fn allow_links(&self, subnet: &str) -> Result<()> {
-        let (group, vnet) = (&self.config.vnet, &self.config.file.vnet_name);
+        let config = self.config();
+        let (group, vnet) = (&config.vnet, &config.file.vnet_name);
         let names = [&**vnet, name_of(subnet)];
         let Some(mut shown) = self.arm().get::<Value>(&SUBNETS, group, &names).await? else {
             return Err(Error::invalid(format!("subnet {} of network {vnet} does not exist", name_of(subnet))));

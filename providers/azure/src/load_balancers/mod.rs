@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    AddressType, Caches, Cluster, Fence, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
     default_load_balancer_name,
 };
 use futures::future::try_join_all;
@@ -25,6 +25,7 @@ use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
+use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming, ObservedLoadBalancer,
@@ -38,7 +39,7 @@ use self::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
 use self::members::MemberChange;
 use self::spec::{Family, Spec};
 use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, name_of, text};
-use crate::config::{Config, PoolKind};
+use crate::config::{Config, CurrentConfig, PoolKind, StandardBalancer};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::machines::{Machines, VirtualMachine};
 use crate::nodes::{compared, is_of_group, is_unmanaged};
@@ -58,7 +59,9 @@ const ZONES_AGE: Duration = Duration::from_secs(1800);
 pub(crate) struct AzureLoadBalancers(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) config: Arc<Config>,
+    config: CurrentConfig,
+    /// The load balancers of each kind, if there are several.
+    balancers: Vec<StandardBalancer>,
     documents: Shared,
     machines: Inventory<Machines>,
     caches: OnceLock<Arc<dyn Caches>>,
@@ -68,6 +71,7 @@ pub(crate) struct Inner {
     reads: Coalescer<(), AzureLoadBalancers, Arc<Observed>>,
     members: Coalescer<(DocumentKey, String), (Shared, MemberChange)>,
     placed: Mutex<placement::Placed>,
+    endpoint_nodes: EndpointNodes,
     cluster_view: ClusterView,
     /// Addresses to which security rules of a Service must lead, and the families whose own addresses they replace.
     further: Mutex<HashMap<String, FurtherDestinations>>,
@@ -93,10 +97,11 @@ struct Observed {
 
 impl AzureLoadBalancers {
     pub(crate) fn new(
-        config: Arc<Config>,
+        config: CurrentConfig,
         documents: Shared,
         machines: Inventory<Machines>,
         cluster_view: ClusterView,
+        fence: Fence,
     ) -> Self {
         let members =
             Coalescer::new(|(key, pool): (DocumentKey, String), items: Vec<(Shared, MemberChange)>| async move {
@@ -106,6 +111,7 @@ impl AzureLoadBalancers {
         let reads =
             Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_documents().await.map(Arc::new) });
         Self(Arc::new(Inner {
+            balancers: config.get().file.balancers.clone(),
             config,
             documents,
             machines,
@@ -115,6 +121,7 @@ impl AzureLoadBalancers {
             reads,
             members,
             placed: Mutex::default(),
+            endpoint_nodes: EndpointNodes::new(cluster_view.clone(), fence),
             cluster_view,
             further: Mutex::default(),
         }))
@@ -132,6 +139,10 @@ impl AzureLoadBalancers {
         self.documents.store().arm()
     }
 
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.get()
+    }
+
     fn cluster(&self) -> &str {
         self.cluster_name.get().map_or("kubernetes", String::as_str)
     }
@@ -139,34 +150,34 @@ impl AzureLoadBalancers {
     /// Returns the load balancer of this kind and name, without the suffix of internal ones.
     fn key(&self, kind: &str, base: &str) -> DocumentKey {
         let name = if kind == INTERNAL { format!("{base}{INTERNAL_SUFFIX}") } else { base.to_owned() };
-        DocumentKey { kind: DocumentKind::LoadBalancer, group: self.config.load_balancers.clone(), name }
+        DocumentKey { kind: DocumentKind::LoadBalancer, group: self.config().load_balancers.clone(), name }
     }
 
     /// Returns the load balancer that a resource graph is a share of.
     fn key_in(&self, kind: &str, graph: &ResourceGraph) -> DocumentKey {
         let stated = graph.balancer_attributes().and_then(|it| it.text(BALANCER).map(str::to_owned));
-        self.key(kind, &stated.unwrap_or_else(|| self.config.balancer_names(self.cluster()).remove(0)))
+        self.key(kind, &stated.unwrap_or_else(|| self.config().balancer_names(self.cluster()).remove(0)))
     }
 
     /// Returns all load balancers of the cluster, existing or not.
     fn keys(&self) -> Vec<(&'static str, DocumentKey)> {
-        let names = self.config.balancer_names(self.cluster());
+        let names = self.config().balancer_names(self.cluster());
         let both = |name: String| [EXTERNAL, INTERNAL].map(|kind| (kind, self.key(kind, &name)));
         names.into_iter().flat_map(both).collect()
     }
 
     fn security_key(&self) -> DocumentKey {
-        let (group, name) = (self.config.security_group.clone(), self.config.file.security_group_name.clone());
+        let (group, name) = (self.config().security_group.clone(), self.config().file.security_group_name.clone());
         DocumentKey { kind: DocumentKind::SecurityGroup, group, name }
     }
 
     /// Returns the zones of the region; none in an edge zone.
     pub(crate) async fn zones(&self) -> Result<Vec<String>> {
-        if self.config.is_edge() || self.config.file.is_basic() {
+        if self.config().is_edge() || self.config().file.is_basic() {
             return Ok(Vec::new());
         }
         let read = async || {
-            self.arm().zones(&self.config.nodes.subscription, "publicIPAddresses", &self.config.region()).await
+            self.arm().zones(&self.config().nodes.subscription, "publicIPAddresses", &self.config().region()).await
         };
         let (zones, _) = self
             .zones
@@ -187,7 +198,7 @@ impl AzureLoadBalancers {
     }
 
     async fn security_group(&self) -> Result<Value> {
-        match self.config.file.security_group_name.is_empty() {
+        match self.config().file.security_group_name.is_empty() {
             true => Ok(Value::Null),
             false => self.documents.store().get(&self.security_key()).await,
         }
@@ -217,7 +228,7 @@ impl AzureLoadBalancers {
     ) -> Result<Option<ObservedLoadBalancer>> {
         if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
             let nodes = self.nodes();
-            self.note_destinations(owner, &Spec::of(service, &self.config).spec, &nodes);
+            self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
         }
         let none = Value::Null;
         let mut of_kind = observed.load_balancers.iter().filter(|(its, _)| *its == kind).map(|(_, it)| it);
@@ -227,7 +238,7 @@ impl AzureLoadBalancers {
         let is_own =
             |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
-        if !self.config.file.balancers.is_empty()
+        if !self.balancers.is_empty()
             && let Some(attributes) = graph.balancer_attributes().cloned()
         {
             graph = graph.balancer(attributes.set(BALANCER, base_name(text(balancer, "/name"))));
@@ -287,7 +298,7 @@ impl AzureLoadBalancers {
     async fn find(&self, owner: &str, service: Option<&Service>) -> Result<Vec<ObservedLoadBalancer>> {
         let observed = self.reads.join((), self.clone()).await?;
         let mut addresses = Vec::new();
-        let mut place = self.config.load_balancers.clone();
+        let mut place = self.config().load_balancers.clone();
         let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
         let group = annotations.and_then(|it| it.get(crate::annotations::GROUP.key()));
         place.name = group.map_or(place.name, |it| it.to_ascii_lowercase());
@@ -315,10 +326,10 @@ impl AzureLoadBalancers {
 
     /// Reads the shares of all Services.
     async fn all(&self) -> Result<Vec<ObservedLoadBalancer>> {
-        let group = &self.config.load_balancers;
+        let group = self.config().load_balancers.clone();
         let (balancers, mut addresses, security_group, links) = futures::try_join!(
-            self.arm().all(&LOAD_BALANCERS, group),
-            self.arm().all(&PUBLIC_ADDRESSES, group),
+            self.arm().all(&LOAD_BALANCERS, &group),
+            self.arm().all(&PUBLIC_ADDRESSES, &group),
             self.security_group(),
             self.links(None)
         )?;
@@ -357,9 +368,10 @@ impl AzureLoadBalancers {
 
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
-        let set = self.config.file.primary_set();
+        let config = self.config();
+        let set = config.file.primary_set();
         let is_in_set = |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
-        let found: Vec<String> = match self.config.file.pool_kind {
+        let found: Vec<String> = match config.file.pool_kind {
             PoolKind::Nic => {
                 let known: Vec<_> = nodes.iter().filter(|it| it.provider_id().is_some()).map(compared).collect();
                 let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
@@ -380,12 +392,13 @@ impl AzureLoadBalancers {
 
     /// Returns the Nodes that may be in pools.
     fn usable(&self, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
-        let has_control = self.config.file.exclude_master_from_standard_lb != Some(false);
+        let config = self.config();
+        let has_control = config.file.exclude_master_from_standard_lb != Some(false);
         let is_control = |node: &Node| {
             let mut roles = ["control-plane", "master"].iter().map(|it| format!("node-role.kubernetes.io/{it}"));
             has_control && roles.any(|it| node.labels.get(&it).is_some())
         };
-        let is_here = |node: &Node| is_of_group(node, &self.config.nodes.name);
+        let is_here = |node: &Node| is_of_group(node, &config.nodes.name);
         nodes.iter().filter(|node| !is_unmanaged(node) && !is_control(node) && is_here(node)).cloned().collect()
     }
 }
@@ -458,7 +471,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
-        Spec::of(service, &self.config)
+        Spec::of(service, &self.config())
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
@@ -471,7 +484,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
         let mut graph = ResourceGraph::default();
         for family in &spec.families {
-            let targets = match self.config.file.is_preconfigured(spec.is_internal) {
+            let targets = match self.config().file.is_preconfigured(spec.is_internal) {
                 true => None,
                 false => self.targets(&nodes, family.is_ipv6).await?,
             };
@@ -488,7 +501,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         for family in &spec.families {
             let key = |field: &str| format!("{field}{}", family.suffix);
             if spec.is_internal {
-                let subnet = self.config.subnet_id(spec.subnet.as_deref().unwrap_or_default());
+                let subnet = self.config().subnet_id(spec.subnet.as_deref().unwrap_or_default());
                 frontend = frontend.set(key("subnet"), subnet);
                 if let Some(ip) = family.address {
                     frontend = frontend.set(key("privateIPAddress"), ip.to_string());

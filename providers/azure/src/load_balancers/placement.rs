@@ -161,7 +161,7 @@ fn assign(
 
 impl AzureLoadBalancers {
     fn configured(&self) -> &[StandardBalancer] {
-        &self.config.file.balancers
+        &self.balancers
     }
 
     /// Returns the load balancers that exist, each with its name without suffix.
@@ -253,7 +253,7 @@ impl AzureLoadBalancers {
     }
 
     /// Returns the Nodes in the pool of a Service, and the name of the pool if the Service has one alone: with local
-    /// traffic, any Node may have an endpoint.
+    /// traffic, that of the Nodes with endpoints.
     pub(super) async fn members_of(
         &self,
         service: &Service,
@@ -263,7 +263,10 @@ impl AzureLoadBalancers {
         let Some(base) = base else { return Ok((nodes, None)) };
         self.placed.lock().nodes.clone_from(&nodes);
         if requests_only_local_traffic(service) {
-            return Ok((nodes, Some(own_pool(service))));
+            let with_endpoints = self.endpoint_nodes.of(service).await?;
+            let has_endpoint =
+                |node: &Arc<Node>| with_endpoints.as_ref().is_none_or(|names| names.contains(&*node.name));
+            return Ok((nodes.into_iter().filter(has_endpoint).collect(), Some(own_pool(service))));
         }
         let assigned = self.assigned(&nodes, Some((base, &default_load_balancer_name(service)))).await;
         let is_its = |node: &Arc<Node>| assigned.get(&*node.name).is_some_and(|it| it.eq_ignore_ascii_case(base));
@@ -326,7 +329,7 @@ impl AzureLoadBalancers {
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
                 let there = members(&document, &pool);
                 if has_pool && there != ips {
-                    let (leave, vnet) = (there.without(&ips), self.config.vnet_id());
+                    let (leave, vnet) = (there.without(&ips), self.config().vnet_id());
                     let edit = move |document: &mut Value| {
                         set_members(document, &pool, (&wanted, &leave), vnet.as_deref());
                         Ok(())

@@ -90,17 +90,35 @@ fn each_type_of_resources_has_its_own_limit_or_that_of_all_or_the_documented_one
 }
 
 #[tokio::test]
-async fn changed_file_is_in_use_if_only_the_credential_differs() {
+async fn changed_file_is_in_use_unless_it_changes_what_is_the_clusters() {
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;
     for (more, expected) in [
         (json!({"aadClientSecret": "other", "useManagedIdentityExtension": true}), Some(Reload::Done)),
-        (json!({"securityGroupName": "other"}), Some(Reload::NeedsRestart)),
+        (json!({"tags": "a=b", "disableOutboundSNAT": true}), Some(Reload::Done)),
+        (json!({"securityGroupName": "other", "tags": "a=b"}), Some(Reload::NeedsRestart)),
         (json!({"cloud": "Mars"}), None),
     ] {
         let file = Harness::new(Form::Addresses).with(more.clone()).setup().config.unwrap();
         assert_eq!(provider.reload(&file).await.ok(), expected, "{more}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_setting_counts_with_the_next_sync_and_a_removed_one_no_longer() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let web = service("web", &[80], &[], &Value::Null);
+    let snat = async |config: Value| {
+        let file = Harness::new(Form::Addresses).with(config).setup().config.unwrap();
+        provider.reload(&file).await.unwrap();
+        harness.ensure(&provider, &web).await.unwrap();
+        harness.balancer("kubernetes")["properties"]["loadBalancingRules"][0]["properties"]["disableOutboundSnat"]
+            == true
+    };
+    assert!(!snat(json!({})).await);
+    assert!(snat(json!({"disableOutboundSNAT": true, "securityGroupName": "other"})).await);
+    assert!(!snat(json!({})).await);
 }
 
 /// The requests for tokens: path, headers and body.
@@ -224,15 +242,43 @@ async fn renewed_secret_is_read_from_the_file_and_a_wrong_one_is_explained_witho
     start(&setup).await.unwrap();
 }
 
+fn put_secret(harness: &Harness, config: &Value) {
+    let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, config.to_string());
+    harness.cluster.set_document(SECRET, json!({"data": {"cloud-config": data}}).to_string());
+}
+
+const SECRET: &str = "/api/v1/namespaces/kube-system/secrets/azure-cloud-provider";
+
+#[tokio::test(start_paused = true)]
+async fn changed_secret_is_used_within_a_minute_and_a_wrong_one_is_not() {
+    let harness = Harness::new(Form::Addresses);
+    let mut config: Value = serde_json::from_str(&harness.setup().config.unwrap().text).unwrap();
+    put_secret(&harness, &config);
+    let flags = Environment::of([("--enable-dynamic-reloading", "true")]);
+    let router = harness.fake.router();
+    let setup = Setup { flags, ..Setup::default() };
+    let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
+    provider.initialize(&harness.context()).await.unwrap();
+    provider.set_caches(Arc::new(harness.cluster.clone()));
+    let web = service("web", &[80], &[], &Value::Null);
+    for (key, value, expected) in [
+        ("disableOutboundSNAT", json!(true), true),
+        ("disableOutboundSNAT", json!("odd"), true),
+        ("disableOutboundSNAT", json!(false), false),
+    ] {
+        config[key] = value;
+        put_secret(&harness, &config);
+        tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+        harness.ensure(&provider, &web).await.unwrap();
+        let rule = harness.balancer("kubernetes")["properties"]["loadBalancingRules"][0].clone();
+        assert_eq!(rule["properties"]["disableOutboundSnat"] == true, expected, "{rule}");
+    }
+}
+
 #[tokio::test]
 async fn configuration_is_read_from_a_secret_and_merged_with_the_file() {
     let harness = Harness::new(Form::Addresses);
     let whole: Value = serde_json::from_str(&harness.setup().config.unwrap().text).unwrap();
-    let put = |config: &Value| {
-        let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, config.to_string());
-        let path = "/api/v1/namespaces/kube-system/secrets/azure-cloud-provider";
-        harness.cluster.set_document(path, json!({"data": {"cloud-config": data}}).to_string());
-    };
     let (mut file, mut secret) = (whole.clone(), json!({}));
     file["cloudConfigType"] = "merge".into();
     for key in ["aadClientId", "aadClientSecret"] {
@@ -244,10 +290,10 @@ async fn configuration_is_read_from_a_secret_and_merged_with_the_file() {
         let router = harness.fake.router();
         let setup = Setup { config, flags: flags.clone(), ..Setup::default() };
         let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
-        harness.cluster.remove_document("/api/v1/namespaces/kube-system/secrets/azure-cloud-provider");
+        harness.cluster.remove_document(SECRET);
         let error = provider.initialize(&harness.cluster.context(cluster())).await.unwrap_err().to_string();
         assert!(error.contains("allow ServiceAccount"), "{error}");
-        put(in_secret);
+        put_secret(&harness, in_secret);
         provider.initialize(&harness.cluster.context(cluster())).await.unwrap();
         assert!(provider.load_balancers().is_some() && provider.routes().is_some());
     }

@@ -358,6 +358,16 @@ async fn several_load_balancers_share_services_and_nodes() {
     let near = service("near", &[53], &[("azure-load-balancer-configurations", "second")], &local);
     harness.ensure(&provider, &near).await.unwrap();
     assert_eq!(members("second", "default-near"), ["worker-1", "worker-2"]);
+    for (nodes, expected) in [
+        (json!([{"nodeName": "worker-2"}]), &["worker-2"][..]),
+        (json!([]), &[]),
+        (json!([{"nodeName": "worker-1"}, {"nodeName": "worker-2"}]), &["worker-1", "worker-2"]),
+    ] {
+        let slices = json!({"items": [{"endpoints": nodes}]}).to_string();
+        harness.cluster.set_document("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slices);
+        harness.ensure(&provider, &near).await.unwrap();
+        assert_eq!(members("second", "default-near"), expected, "the Nodes with endpoints");
+    }
     harness.changes();
     for service in [&web, &mail, &near] {
         harness.ensure(&provider, service).await.unwrap();

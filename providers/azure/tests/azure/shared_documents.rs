@@ -1,10 +1,18 @@
 //! Tests of load balancer and security group as documents that all Services share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use axum::body::Body;
+use axum::middleware::Next;
+use axum::response::IntoResponse;
 
 use azure_fake::{Fault, id};
 use cloud_provider::{CloudProvider, LookupRequest};
 use futures::future::join_all;
+use http::{Method, Request, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::harness::{BALANCERS, Form, Harness, PUT_BALANCER, cluster, list, route, service, text};
@@ -109,6 +117,51 @@ async fn throttled_type_of_resources_delays_nothing_else() {
     tokio::time::sleep(DELAY).await;
     harness.ensure(&provider, &web).await.unwrap();
     assert_eq!(list(&harness.balancer("kubernetes")["properties"]["loadBalancingRules"]).count(), 2);
+}
+
+/// Twelve writes of the load balancer a minute, which answers report.
+#[tokio::test(start_paused = true)]
+async fn nearly_used_up_limit_of_a_type_slows_its_writes_before_a_refusal() {
+    let (harness, sent) = (Harness::new(Form::Addresses), Arc::new(Mutex::new(Vec::new())));
+    let (refused, counter) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&sent));
+    harness.fake.lock().delay = Duration::from_millis(100);
+    let refusals = Arc::clone(&refused);
+    let limit = move |request: Request<Body>, next: Next| {
+        let is_write = request.method() == Method::PUT && request.uri().path().contains("/loadBalancers/");
+        let (mut sent, now) = (counter.lock(), tokio::time::Instant::now());
+        sent.retain(|then: &tokio::time::Instant| *then + Duration::from_secs(60) > now);
+        let left = 12_usize.checked_sub(sent.len() + 1);
+        if is_write {
+            match left {
+                Some(_) => sent.push(now),
+                None => _ = refusals.fetch_add(1, Ordering::Relaxed),
+            }
+        }
+        drop(sent);
+        async move {
+            match left {
+                None if is_write => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "60")]).into_response(),
+                left => {
+                    let mut answer = next.run(request).await;
+                    let left = format!("Microsoft.Network/PutLoadBalancer1Min;{}", left.unwrap_or_default());
+                    if is_write {
+                        answer.headers_mut().insert("x-ms-ratelimit-remaining-resource", left.parse().unwrap());
+                    }
+                    answer
+                }
+            }
+        }
+    };
+    let router = harness.fake.router().layer(axum::middleware::from_fn(limit));
+    let provider = harness.started_with(move |http| http.service(router.clone())).await;
+    for number in 0..30 {
+        let web = service(&format!("web-{number}"), &[80], &[], &Value::Null);
+        while let Err(error) = harness.ensure(&provider, &web).await {
+            tokio::time::sleep(error.retry_after().expect("a time")).await;
+        }
+    }
+    assert_eq!(refused.load(Ordering::Relaxed), 0);
+    assert_eq!(list(&harness.balancer("kubernetes")["properties"]["loadBalancingRules"]).count(), 30);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,13 +4,13 @@ use super::*;
 
 const HOUR: Refill = Refill::Evenly(Duration::from_secs(3600));
 
-fn told(limit: u64, remaining: u64, reset: Option<u64>) -> Report {
-    Report { limit: Some(limit), remaining: Some(remaining), reset: reset.map(Duration::from_secs) }
+fn told(limit: u64, remaining: u64, reset: Option<u64>) -> RateLimitReport {
+    RateLimitReport { limit: Some(limit), remaining: Some(remaining), reset: reset.map(Duration::from_secs) }
 }
 
 /// Returns an allowance that knows the report of an answer at `now`.
-fn knowing(budget: Budget, report: Report, now: Instant) -> Allowance {
-    let mut allowance = Allowance::new(budget);
+fn knowing(budget: Budget, report: RateLimitReport, now: Instant) -> Allowance {
+    let mut allowance = Allowance::new(budget, false);
     let ticket = allowance.enter(Priority::Urgent);
     let number = allowance.take(ticket, now).unwrap();
     allowance.finish(number, Outcome::Answered(report), now);
@@ -50,10 +50,10 @@ fn each_priority_leaves_more_than_the_one_above_it() {
 #[test]
 fn without_headers_there_is_no_limit_and_a_single_request_goes_ahead() {
     let now = Instant::now();
-    let mut allowance = Allowance::new(Budget::default());
+    let mut allowance = Allowance::new(Budget::default(), false);
     let first = turn(&mut allowance, Priority::Refresh, now).unwrap();
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(1), "the first answer may say something");
-    allowance.finish(first, Outcome::Answered(Report::default()), now);
+    allowance.finish(first, Outcome::Answered(RateLimitReport::default()), now);
     for _ in 0..10_000 {
         turn(&mut allowance, Priority::Refresh, now).unwrap();
     }
@@ -81,7 +81,7 @@ fn a_stated_limit_holds_from_the_first_request_on_whatever_the_cloud_says() {
 #[test]
 fn a_first_request_without_an_answer_holds_up_the_others_for_a_second_only() {
     let now = Instant::now();
-    let mut allowance = Allowance::new(Budget::default());
+    let mut allowance = Allowance::new(Budget::default(), false);
     turn(&mut allowance, Priority::Ordinary, now).unwrap();
     turn(&mut allowance, Priority::Ordinary, now + PROBE_ALONE).unwrap();
 }
@@ -139,14 +139,14 @@ fn calls_wait_for_the_reset_where_requests_return_together() {
 #[test]
 fn single_request_goes_ahead_after_the_pause_of_a_429() {
     let now = Instant::now();
-    let mut allowance = Allowance::new(Budget::default());
+    let mut allowance = Allowance::new(Budget::default(), false);
     let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
-    allowance.finish(number, Outcome::Refused(Report::default(), Some(Duration::from_secs(5))), now);
+    allowance.finish(number, Outcome::Refused(RateLimitReport::default(), Some(Duration::from_secs(5))), now);
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(5));
     let later = now + Duration::from_secs(5);
     let number = turn(&mut allowance, Priority::Urgent, later).unwrap();
     assert!(turn(&mut allowance, Priority::Urgent, later).is_err());
-    allowance.finish(number, Outcome::Answered(Report::default()), later);
+    allowance.finish(number, Outcome::Answered(RateLimitReport::default()), later);
     assert!(turn(&mut allowance, Priority::Urgent, later).is_ok());
 }
 
@@ -169,7 +169,7 @@ const LIMIT: f64 = 720.0;
 impl World {
     fn new(share: f64, level: f64) -> Self {
         let now = Instant::now();
-        let allowance = Allowance::new(Budget { share_left_to_others: share, refill: HOUR });
+        let allowance = Allowance::new(Budget { share_left_to_others: share, refill: HOUR }, false);
         let (limit, left) = (LIMIT, level * LIMIT);
         let (waiting, under_way) = (Vec::new(), Vec::new());
         Self { limit, left, allowance, began: now, now, waiting, under_way, lowest: f64::INFINITY, refused: 0 }
@@ -270,7 +270,7 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
     let lies = [
         (HOUR, told(1, 0, None), None),
         (Refill::AtReset, told(5000, 0, Some(3600)), None),
-        (HOUR, Report::default(), Some(Duration::from_secs(86_400))),
+        (HOUR, RateLimitReport::default(), Some(Duration::from_secs(86_400))),
     ];
     for (refill, report, pause) in lies {
         let budget = Budget { refill, ..Budget::default() };
@@ -292,24 +292,62 @@ fn single_request_goes_ahead_after_five_idle_minutes() {
 #[test]
 fn adaptive_limit_shrinks_after_refusals_and_grows_after_answers() {
     let mut now = Instant::now();
-    let mut allowance = Allowance::new(Budget { share_left_to_others: 0.0, refill: Refill::adaptive(10, 10) });
+    let mut allowance = Allowance::new(Budget { share_left_to_others: 0.0, refill: Refill::adaptive(10, 10) }, false);
     let send = |allowance: &mut Allowance, now| {
         (0..).map_while(|_| turn(allowance, Priority::Urgent, now).ok()).collect::<Vec<_>>()
     };
     let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
-    allowance.finish(first, Outcome::Answered(Report::default()), now);
+    allowance.finish(first, Outcome::Answered(RateLimitReport::default()), now);
     let burst = send(&mut allowance, now);
     assert_eq!(burst.len(), 9);
     for number in burst {
-        allowance.finish(number, Outcome::Refused(Report::default(), None), now);
+        allowance.finish(number, Outcome::Refused(RateLimitReport::default(), None), now);
     }
     assert_eq!(allowance.slowdown.0, 2.0, "requests that were under way count once");
     now += Duration::from_secs(1);
     let probe = turn(&mut allowance, Priority::Urgent, now).unwrap();
-    allowance.finish(probe, Outcome::Answered(Report::default()), now);
+    allowance.finish(probe, Outcome::Answered(RateLimitReport::default()), now);
     assert_eq!(send(&mut allowance, now).len(), 4, "half of ten came back in a second");
     for number in 100..120 {
-        allowance.finish(number, Outcome::Answered(Report::default()), now);
+        allowance.finish(number, Outcome::Answered(RateLimitReport::default()), now);
     }
     assert_eq!(allowance.slowdown.0, 1.0);
+}
+
+#[test]
+fn declared_report_lowers_a_stated_limit_and_spreads_what_is_left_of_a_window() {
+    let now = Instant::now();
+    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 200) };
+    let window = Some(Duration::from_secs(180));
+    for (is_declared, left, reset, priority, expected) in [
+        (true, 100, window, Priority::Ordinary, Ok(2)),
+        (true, 5, window, Priority::Ordinary, Err(60)),
+        (true, 5, None, Priority::Ordinary, Err(0)),
+        (true, 5, window, Priority::Urgent, Ok(2)),
+        (true, 0, window, Priority::Urgent, Err(180)),
+        (true, 5000, window, Priority::Refresh, Ok(2)),
+        (false, 0, window, Priority::Refresh, Ok(2)),
+    ] {
+        let mut allowance = Allowance::new(budget, is_declared);
+        let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
+        let report = RateLimitReport { remaining: Some(left), reset, ..RateLimitReport::default() };
+        allowance.finish(number, Outcome::Answered(report), now);
+        assert_eq!(turn(&mut allowance, priority, now), expected, "{is_declared} {left} {reset:?} {priority:?}");
+    }
+}
+
+#[test]
+fn stated_limit_is_whole_again_when_reports_no_longer_lower_it() {
+    let mut now = Instant::now();
+    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 200) };
+    let mut allowance = Allowance::new(budget, true);
+    let window = Some(Duration::from_secs(180));
+    for (left, pause) in [(1, 300), (1000, 20)] {
+        let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
+        let report = RateLimitReport { remaining: Some(left), reset: window, ..RateLimitReport::default() };
+        allowance.finish(number, Outcome::Answered(report), now);
+        now += Duration::from_secs(pause);
+    }
+    let burst = (0..).map_while(|_| turn(&mut allowance, Priority::Urgent, now).ok()).count();
+    assert_eq!(burst, 200);
 }

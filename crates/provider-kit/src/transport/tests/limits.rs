@@ -199,3 +199,38 @@ async fn a_pause_of_a_day_lasts_five_minutes_and_then_one_request_finds_out() {
         client.send(GET()).await.unwrap();
     }
 }
+
+/// A window of 40 requests a minute, which the cloud reports in a header of its own.
+#[tokio::test(start_paused = true)]
+async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refusal() {
+    const WINDOW: Duration = Duration::from_secs(60);
+    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 100) };
+    let mut refused_without = 0;
+    for is_declared in [false, true] {
+        let (sent, refused) = (Arc::new(Mutex::new(Vec::new())), Sent::default());
+        let counter = Arc::clone(&refused);
+        let (router, _) = scripted(move |_, _| {
+            let (mut sent, now) = (sent.lock(), Instant::now());
+            sent.retain(|then| *then + WINDOW > now);
+            if sent.len() == 40 {
+                counter.fetch_add(1, Ordering::SeqCst);
+                return (SLOW_DOWN, [("retry-after", "60")]).into_response();
+            }
+            sent.push(now);
+            [("x-calls-left", (40 - sent.len()).to_string())].into_response()
+        });
+        let builder = client(router).budget(budget);
+        let client = if is_declared { builder.rate_limits(calls_left) } else { builder }.build().unwrap();
+        join_all((0..80).map(|_| until_done(&client, POST()))).await;
+        match is_declared {
+            false => refused_without = refused.load(Ordering::SeqCst),
+            true => assert_eq!(refused.load(Ordering::SeqCst), 0),
+        }
+    }
+    assert!(refused_without > 0);
+}
+
+fn calls_left(headers: &HeaderMap) -> RateLimitReport {
+    let remaining = headers.get("x-calls-left").and_then(|it| it.to_str().ok()?.parse().ok());
+    RateLimitReport { remaining, reset: Some(Duration::from_secs(60)), ..RateLimitReport::default() }
+}
