@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, ClientBuilder, Context, Error, KubernetesApi, Node, Result};
+use cloud_provider::{Caches, ClientBuilder, Context, Error, KubernetesApi, Node, Result, Service};
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode, request};
 use ipnet::IpNet;
@@ -97,6 +97,20 @@ impl ClusterView {
         self.send(Request::get(path), Vec::new()).await
     }
 
+    /// Returns the objects of the collection at `path`.
+    ///
+    /// # Errors
+    /// *Other*, with the status, for a refusal; the errors of [`api`](Self::api).
+    pub async fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let (status, mut answer) = self.get(path).await?;
+        match answer["items"].take() {
+            Value::Array(items) if status.is_success() => Ok(items),
+            _ => {
+                Err(Error::other(format!("GET {path} was answered {status}: allow the account to list these objects")))
+            }
+        }
+    }
+
     /// Creates an object in the collection at `path`. Returns the status of the answer.
     ///
     /// # Errors
@@ -143,6 +157,13 @@ impl ClusterView {
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<Arc<Node>>> {
         self.caches.get().map(|caches| caches.nodes())
+    }
+
+    /// Returns all Services; `None` before [`set_caches`](Self::set_caches), when the Services are unknown: commands such
+    /// as `orphans` have no caches, and [`list`](Self::list) them.
+    #[must_use]
+    pub fn services(&self) -> Option<Vec<Arc<Service>>> {
+        self.caches.get().map(|caches| caches.services())
     }
 
     /// Returns the Node of this name.
@@ -201,8 +222,35 @@ mod tests {
         assert_eq!(cluster.pod_cidrs().len(), 1, "they do not change while the program runs");
     }
 
+    /// Answers each request with one status and body.
+    struct Answering(u16, &'static str);
+
+    #[cloud_provider::async_trait]
+    impl KubernetesApi for Answering {
+        async fn send(&self, _request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
+            let answer = http::Response::builder().status(self.0).body(self.1.into());
+            answer.map_err(|error| Error::other(error.to_string()))
+        }
+    }
+
+    #[tokio::test]
+    async fn refused_list_is_an_error_and_no_empty_list() {
+        for (status, body, expected) in [
+            (200, r#"{"items": [{"kind": "Service"}]}"#, Ok(1)),
+            (200, r#"{"items": []}"#, Ok(0)),
+            (403, r#"{"kind": "Status"}"#, Err("GET /api/v1/services was answered 403 Forbidden")),
+        ] {
+            let cluster = view();
+            cluster.api.get_or_init(|| Arc::new(Answering(status, body)));
+            match (cluster.list("/api/v1/services").await, expected) {
+                (found, Ok(count)) => assert_eq!(found.unwrap().len(), count),
+                (found, Err(text)) => assert!(found.unwrap_err().to_string().contains(text)),
+            }
+        }
+    }
+
     #[test]
     fn unknown_nodes_differ_from_no_nodes() {
-        assert!(view().nodes().is_none() && view().node("worker-1").is_none());
+        assert!(view().nodes().is_none() && view().node("worker-1").is_none() && view().services().is_none());
     }
 }

@@ -18,7 +18,7 @@ use crate::api::Api;
 use crate::config::Config;
 use crate::instances::{Source, ocid};
 use crate::ipam::FlexRanges;
-use crate::load_balancers::{LoadBalancers, Services, is_group};
+use crate::load_balancers::{LoadBalancers, is_group};
 use crate::nodes::{Nodes, node_patch};
 use crate::openshift::tag_instances;
 use crate::{EVENT_SOURCE, NAME};
@@ -44,7 +44,6 @@ pub struct Oci {
     cluster: ClusterView,
     nodes: Nodes,
     load_balancers: LoadBalancerEngine,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
     context: OnceLock<Context>,
 }
 
@@ -54,17 +53,15 @@ impl Oci {
     /// # Errors
     /// *Other*, if a client cannot be built.
     pub fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
-        let (config, cluster, caches) = (Arc::new(config), ClusterView::new(EVENT_SOURCE), Arc::default());
+        let (config, cluster) = (Arc::new(config), ClusterView::new(EVENT_SOURCE));
         let api = Api::new(&config, setup, connector, None)?;
         let source = Source::new(api.clone(), cluster.clone());
         let inventory = Inventory::new(source.clone()).measured(api.iaas.metrics());
-        let services = Services { caches: Arc::clone(&caches), config: Arc::clone(&config) };
         let of_account = {
             let (config, setup, connector) = (Arc::clone(&config), setup.clone(), Arc::clone(connector));
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
-        let (instances, view) = (inventory.clone(), cluster.clone());
-        let cloud = LoadBalancers::new(api.clone(), instances, view, services, Some(of_account));
+        let cloud = LoadBalancers::new(api.clone(), inventory.clone(), cluster.clone(), Some(of_account));
         let polling = Polling { max_interval: Duration::from_secs(5), ..Polling::default() };
         let options = Options {
             polling,
@@ -80,7 +77,6 @@ impl Oci {
             api,
             config,
             cluster,
-            caches,
         })
     }
 
@@ -173,8 +169,7 @@ impl CloudProvider for Oci {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.load_balancers.set_caches(Arc::clone(&caches));
-        self.cluster.set_caches(Arc::clone(&caches));
-        self.caches.get_or_init(|| caches);
+        self.cluster.set_caches(caches);
         if let Some(context) = self.context.get() {
             self.start(context);
         }

@@ -273,13 +273,31 @@ impl Harness {
     /// # Errors
     /// The provider cannot start.
     pub async fn initialize(&self, provider: &dyn CloudProvider, shutdown: &CancellationToken) -> anyhow::Result<()> {
+        self.initialize_with(provider, self.cloud.uses_kubernetes(), shutdown).await
+    }
+
+    /// Initialises a provider as a subcommand does: without caches, and with a client.
+    ///
+    /// # Errors
+    /// The provider cannot start.
+    pub async fn initialize_for_command(
+        &self,
+        provider: &dyn CloudProvider,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        self.initialize_with(provider, true, shutdown).await
+    }
+
+    async fn initialize_with(
+        &self,
+        provider: &dyn CloudProvider,
+        has_client: bool,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<()> {
         let context = Context {
             cluster: self.cluster(),
             cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
-            clients: match self.cloud.uses_kubernetes() {
-                true => Arc::new(ProviderClient(self.client())),
-                false => Arc::new(NoClients),
-            },
+            clients: if has_client { Arc::new(ProviderClient(self.client())) } else { Arc::new(NoClients) },
             events: Arc::new(NoEvents),
             shutdown: shutdown.clone(),
         };

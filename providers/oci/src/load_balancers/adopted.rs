@@ -7,15 +7,18 @@ use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, ResourceGraph, ResourceKey,
     State,
 };
+use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
 use super::certificates::is_version;
-use super::objects::{ADOPTED, Form, RULES, local};
+use super::objects::{ADOPTED, Form, RULES, local, rule_set};
 use super::spec::LoadBalancerSpec;
 use super::{LoadBalancers, groups, security};
 use crate::annotations::SecurityMode;
 
+/// The longest name of a rule set.
+const LONGEST_RULE_SET: usize = 32;
 /// The longest value of a tag.
 const LONGEST: usize = 256;
 /// Settings that a load balancer of a user keeps.
@@ -37,8 +40,55 @@ fn name_of<'a>(resource: &'a ResourceKey, settings: &'a Attributes) -> Option<&'
     }
 }
 
-/// Keeps the families and the network security groups of a user's load balancer; those of the Service are added.
-pub(super) fn fitted(desired: ResourceGraph, seen: &ResourceGraph, spec: &LoadBalancerSpec) -> ResourceGraph {
+/// Returns the end of the names of a Service's rule sets on a load balancer of a user, by which they are found again.
+fn mark(uid: &str) -> String {
+    format!("_{}", uid.chars().take(8).collect::<String>())
+}
+
+/// Returns the name of a Service's rule set on a load balancer of a user, where any name may be one of the user's.
+fn rule_set_name(name: &str, uid: &str) -> String {
+    let (mark, digest) = (mark(uid), sha256_hex(name.as_bytes()));
+    let start = |length: usize| name.chars().take(length).collect::<String>();
+    match LONGEST_RULE_SET - mark.len() {
+        room if name.len() <= room => format!("{name}{mark}"),
+        room => format!("{}_{}{mark}", start(room - 9), digest.get(..8).unwrap_or_default()),
+    }
+}
+
+/// Returns `true` for a rule set of the Service with this UID.
+pub(super) fn is_rule_set_of(resource: &ResourceKey, uid: &str) -> bool {
+    matches!(resource, ResourceKey::CreatedBefore(it) if it.kind == "rule set" && it.name.ends_with(&mark(uid)))
+}
+
+/// Gives rule sets of the Service names of their own.
+fn with_own_rule_sets(mut desired: ResourceGraph, uid: &str) -> ResourceGraph {
+    for (resource, settings) in desired.resources.clone().iter() {
+        match resource {
+            ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
+                desired.resources.remove(resource);
+                desired.resources.insert(rule_set(&rule_set_name(&it.name, uid)), settings.clone());
+            }
+            ResourceKey::Listener(_) => {
+                let Some(names) = settings.get("ruleSetNames").and_then(Value::as_array) else { continue };
+                let names = names.iter().filter_map(Value::as_str).map(|name| rule_set_name(name, uid));
+                let settings = settings.clone().set("ruleSetNames", names.collect::<Vec<_>>());
+                desired.resources.insert(resource.clone(), settings);
+            }
+            _ => {}
+        }
+    }
+    desired
+}
+
+/// Keeps the families, the network security groups and the rule sets of a user's load balancer; those of the Service are
+/// added.
+pub(super) fn fitted(
+    desired: ResourceGraph,
+    seen: &ResourceGraph,
+    spec: &LoadBalancerSpec,
+    uid: &str,
+) -> ResourceGraph {
+    let desired = with_own_rule_sets(desired, uid);
     let Some(settings) = desired.balancer_attributes().cloned() else { return desired };
     let settings = settings.matching(|key| !KEPT.contains(&key) && key != GROUPS);
     let there = seen.balancer_attributes().and_then(|it| it.get(GROUPS)).and_then(Value::as_array);
@@ -55,7 +105,7 @@ impl LoadBalancers {
         let Some(graph) = &mut balancer.graph else { return };
         let recorded = balancer.labels.get(ADOPTED).map(|it| it.split(' ').map(str::to_owned).collect::<BTreeSet<_>>());
         let is_legacy = balancer.legacy_owner.as_deref().is_some_and(|uid| {
-            service == Some(uid) || self.services.all().iter().any(|it| it.metadata.uid.as_deref() == Some(uid))
+            service == Some(uid) || self.services().iter().any(|it| it.metadata.uid.as_deref() == Some(uid))
         });
         if recorded.is_none() && (balancer.owner_tags != OwnerTags::default() || is_legacy) {
             return;
@@ -127,7 +177,7 @@ impl LoadBalancers {
             ResourceKey::Listener(_) => Some(0),
             ResourceKey::Pool(_) => Some(1),
             ResourceKey::CreatedBefore(it) if it.kind == "certificate" && is_version(&it.name) => Some(2),
-            _ => None,
+            _ => is_rule_set_of(resource, identity.uid()).then_some(2),
         };
         let mut parts: Vec<_> = graph.resources.keys().filter_map(|it| Some((rank(it)?, it.clone()))).collect();
         parts.sort();

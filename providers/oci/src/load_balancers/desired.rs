@@ -46,18 +46,27 @@ impl LoadBalancers {
         try_join_all(ids.map(|id| self.lists.subnets().get(id))).await
     }
 
+    /// Returns the OCIDs of the instances of all Nodes. A command without caches, such as `orphans`, lists the Nodes.
+    async fn ids_of_nodes(&self) -> Result<Vec<Box<str>>> {
+        let id = |provider_id: &str| ocid(provider_id).ok().map(Into::into);
+        if let Some(nodes) = self.cluster.nodes() {
+            return Ok(nodes.iter().filter_map(|node| id(&node.provider_id)).collect());
+        }
+        let nodes = self.cluster.list("/api/v1/nodes").await?;
+        Ok(nodes.iter().filter_map(|node| id(node.pointer("/spec/providerID")?.as_str()?)).collect())
+    }
+
     /// Returns the subnets of the primary VNICs of all Nodes.
     async fn subnets_of_nodes(&self) -> Result<Vec<Arc<Subnet>>> {
-        let nodes = self.cluster.nodes().unwrap_or_default();
-        let ids: Vec<_> = nodes.iter().filter_map(|node| ocid(&node.provider_id).ok()).collect();
-        if ids.iter().any(|id| !self.node_subnets.lock().contains_key(*id)) {
+        let ids = self.ids_of_nodes().await?;
+        if ids.iter().any(|id| !self.node_subnets.lock().contains_key(id)) {
             let list = self.instances.snapshot(Priority::Ordinary).await?;
-            let subnet = |id: &&str| Some(((*id).into(), list.by_id(id)?.subnet.clone()?));
+            let subnet = |id: &Box<str>| Some((id.clone(), list.by_id(id)?.subnet.clone()?));
             self.node_subnets.lock().extend(ids.iter().filter_map(subnet));
         }
         let subnets: BTreeSet<_> = {
             let known = self.node_subnets.lock();
-            ids.iter().filter_map(|id| known.get(*id).cloned()).collect()
+            ids.iter().filter_map(|id| known.get(id).cloned()).collect()
         };
         self.subnets(subnets.iter().map(|id| &**id)).await
     }
@@ -257,8 +266,8 @@ impl LoadBalancers {
         Ok(graph)
     }
 
-    /// Keeps what the Service does not decide: rule sets without its annotation, rules of security lists that other
-    /// Services need, certificates of others, and the names of listeners.
+    /// Keeps what the Service does not decide: rule sets without its annotation and those of a user, rules of security
+    /// lists that other Services need, certificates of others, and the names of listeners.
     pub(super) fn fitted(
         &self,
         desired: ResourceGraph,
@@ -295,7 +304,7 @@ impl LoadBalancers {
         let is_of_user = adopted::is_of_user(observed, identity);
         let mut desired = certificates::fitted(desired, seen, spec, is_of_user);
         if is_of_user {
-            desired = adopted::fitted(desired, seen, spec);
+            desired = adopted::fitted(desired, seen, spec, identity.uid());
         }
         if settings(seen, RULES).is_none()
             && let Some(settings) = desired.balancer_attributes().cloned()
@@ -304,14 +313,15 @@ impl LoadBalancers {
             desired = desired.balancer(settings.matching(|key| key != RULES));
         }
         for (resource, settings) in seen.resources.iter() {
-            let is_kept = resource.is_of_kind("rule set") && spec.rule_sets.is_none();
+            let is_theirs = is_of_user && !adopted::is_rule_set_of(resource, identity.uid());
+            let is_kept = resource.is_of_kind("rule set") && (spec.rule_sets.is_none() || is_theirs);
             if is_kept && !desired.resources.contains_key(resource) {
                 desired.resources.insert(resource.clone(), settings.clone());
             }
         }
         if let Some(wanted) = desired.resources.get(&security::resource()) {
             let mut rules = security::rules(Some(wanted));
-            let retained = Retained::by_others(&self.services, identity.service, false);
+            let retained = Retained::by_others(&self.services(), identity.service, false, &self.config);
             let there = security::rules(seen.resources.get(&security::resource()));
             rules.extend(there.into_iter().filter(|rule| retained.needs(rule)));
             desired.resources.insert(security::resource(), security::settings(&rules));

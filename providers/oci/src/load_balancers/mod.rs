@@ -13,11 +13,9 @@ mod spec;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use cloud_provider::{
-    Caches, Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait,
-};
+use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
 use futures::future::{join_all, try_join, try_join_all};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
@@ -58,7 +56,6 @@ pub(crate) struct LoadBalancers {
     groups: Groups,
     certificates: Certificates,
     deduplicator: Arc<EventDeduplicator>,
-    services: Services,
     work: Arc<WorkRequests>,
     /// Subnets of the primary VNICs of instances, by OCID. They never change.
     node_subnets: Mutex<HashMap<Box<str>, Box<str>>>,
@@ -67,34 +64,10 @@ pub(crate) struct LoadBalancers {
     accounts: Mutex<HashMap<(String, String), Arc<Self>>>,
 }
 
-/// The Services of the cluster.
-#[derive(Clone)]
-pub(crate) struct Services {
-    pub(crate) caches: Arc<OnceLock<Arc<dyn Caches>>>,
-    pub(crate) config: Arc<Config>,
-}
-
-impl Services {
-    fn all(&self) -> Vec<Arc<Service>> {
-        self.caches.get().map(|it| it.services()).unwrap_or_default()
-    }
-
-    /// Returns the Service of a load balancer.
-    fn of<'a>(&self, balancer: &ObservedLoadBalancer, all: &'a [Arc<Service>]) -> Option<&'a Arc<Service>> {
-        let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
-        all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
-    }
-
-    /// Returns the rules that a load balancer may have: those of its mode, which its tag shows, and of its Service's mode. A
-    /// load balancer with neither has none, because rules in security lists have no owner.
-    fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
-        let recorded = balancer.labels.get(RULES).and_then(|it| SecurityMode::of_name(it));
-        let is_network = balancer.kind == NLB.name;
-        let wanted = self.of(balancer, all).map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
-        let modes = [wanted, recorded];
-        let widest = [SecurityMode::All, SecurityMode::Frontend].into_iter().find(|it| modes.contains(&Some(*it)));
-        widest.or(wanted).or(recorded).unwrap_or(SecurityMode::None)
-    }
+/// Returns the Service of a load balancer.
+fn service_of<'a>(balancer: &ObservedLoadBalancer, all: &'a [Arc<Service>]) -> Option<&'a Arc<Service>> {
+    let uid = balancer.owner_tags.service.as_ref().or(balancer.legacy_owner.as_ref());
+    all.iter().find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
 }
 
 impl LoadBalancers {
@@ -102,12 +75,11 @@ impl LoadBalancers {
         api: Api,
         instances: Inventory<Source>,
         cluster: ClusterView,
-        services: Services,
         api_of_account: Option<ApiOfAccount>,
     ) -> Self {
         let subnets = Arc::clone(&instances.source().subnets);
         Self {
-            lists: SecurityLists::new(api.clone(), subnets, services.clone()),
+            lists: SecurityLists::new(api.clone(), subnets, cluster.clone()),
             groups: Groups::new(api.clone()),
             certificates: Certificates::new(cluster.clone()),
             deduplicator: Arc::new(EventDeduplicator::new(cluster.events().clone())),
@@ -115,7 +87,6 @@ impl LoadBalancers {
             instances,
             api,
             cluster,
-            services,
             work: Arc::default(),
             node_subnets: Mutex::default(),
             api_of_account,
@@ -134,13 +105,28 @@ impl LoadBalancers {
             return Ok(Some(Arc::clone(known)));
         }
         let account = Account { cluster: self.cluster.clone(), namespace: namespace.clone(), name: name.to_owned() };
-        let (instances, services) = (self.instances.clone(), self.services.clone());
         let own = Self {
             work: Arc::clone(&self.work),
             deduplicator: Arc::clone(&self.deduplicator),
-            ..Self::new(api(account)?, instances, self.cluster.clone(), services, None)
+            ..Self::new(api(account)?, self.instances.clone(), self.cluster.clone(), None)
         };
         Ok(Some(Arc::clone(accounts.entry((namespace, name.to_owned())).or_insert(Arc::new(own)))))
+    }
+
+    /// Returns the Services that the caches show.
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.cluster.services().unwrap_or_default()
+    }
+
+    /// Returns the rules that a load balancer may have: those of its mode, which its tag shows, and of its Service's mode. A
+    /// load balancer with neither has none, because rules in security lists have no owner.
+    fn mode_of(&self, balancer: &ObservedLoadBalancer, all: &[Arc<Service>]) -> SecurityMode {
+        let recorded = balancer.labels.get(RULES).and_then(|it| SecurityMode::of_name(it));
+        let is_network = balancer.kind == NLB.name;
+        let wanted = service_of(balancer, all).map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
+        let modes = [wanted, recorded];
+        let widest = [SecurityMode::All, SecurityMode::Frontend].into_iter().find(|it| modes.contains(&Some(*it)));
+        widest.or(wanted).or(recorded).unwrap_or(SecurityMode::None)
     }
 
     async fn compartment(&self, service: &Service) -> Result<String> {
@@ -166,7 +152,7 @@ impl LoadBalancers {
 
     /// Reads all load balancers of the cluster's compartment, and of those that Services name.
     async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
-        let services = self.services.all();
+        let services = self.services();
         let named = services.iter().filter_map(|it| COMPARTMENT.text_on(it).map(str::to_owned));
         let compartments: BTreeSet<_> = named.chain([self.api.region.compartment().await?]).collect();
         let mut all = ListResult::of(Vec::new());
@@ -190,7 +176,7 @@ impl LoadBalancers {
     /// Adds what can be added without a request for each load balancer; others get no graph, and are read by OCID.
     async fn listed(&self, mut it: ObservedLoadBalancer, services: &[Arc<Service>]) -> ObservedLoadBalancer {
         // Subnets of others may not be readable.
-        let is_of_others = it.owner_tags == OwnerTags::default() && self.services.of(&it, services).is_none();
+        let is_of_others = it.owner_tags == OwnerTags::default() && service_of(&it, services).is_none();
         if is_of_others || self.work.is_known(&it.id) || it.state != State::Ready || groups::has_any(&it) {
             it.graph = None;
             return it;
@@ -261,7 +247,7 @@ impl LoadBalancers {
         }
         // A failed load balancer may be deleted, and its rules are found only now.
         if it.state != State::Busy {
-            self.add_rules(&mut it, &self.services.all()).await?;
+            self.add_rules(&mut it, &self.services()).await?;
         }
         Ok(it)
     }
@@ -282,7 +268,7 @@ impl LoadBalancers {
     /// Adds the rules of security lists and of the network security group to the graph of a load balancer.
     async fn add_rules(&self, balancer: &mut ObservedLoadBalancer, services: &[Arc<Service>]) -> Result<()> {
         let Some(graph) = balancer.graph.take() else { return Ok(()) };
-        let mode = self.services.mode_of(balancer, services);
+        let mode = self.mode_of(balancer, services);
         let mut graph = self.groups.observed(graph, balancer).await?;
         if mode.has_lists() {
             let places = self.places(&graph, mode, None).await?;

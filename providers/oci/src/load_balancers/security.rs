@@ -8,15 +8,16 @@ use cloud_provider::{Error, Result, Service, async_trait};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::cached::Cached;
+use provider_kit::cluster::ClusterView;
 use provider_kit::load_balancers::{Attributes, ResourceKey};
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
-use super::Services;
-use super::spec::LoadBalancerSpec;
+use super::spec::{LoadBalancerSpec, health_port};
 use crate::annotations::SecurityMode;
 use crate::api::Api;
+use crate::config::Config;
 use crate::subnets::{Subnet, Subnets};
 
 /// The time for which a list is compared as it was read. Writes read it again.
@@ -128,7 +129,7 @@ pub(crate) struct SecurityLists {
     read: Mutex<HashMap<String, Arc<Cached<Value>>>>,
     subnets: Arc<Subnets>,
     api: Api,
-    services: Services,
+    cluster: ClusterView,
 }
 
 /// The places of one load balancer's rules, and the ports that they are for.
@@ -152,20 +153,30 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Returns the ports of all Services except for `service`, or of all with it if `with_own`.
-    pub(super) fn by_others(services: &Services, service: &Service, with_own: bool) -> Self {
+    /// Returns the ports of all Services except for `service`, or of all with it if `with_own`. Ports count as they are in
+    /// the Services, whatever mistakes their annotations have. Users write rules for other Services in mode `None` and for
+    /// node ports, which look the same. In mode `NSG` a load balancer needs no rule of a security list.
+    pub(super) fn by_others(all: &[Arc<Service>], service: &Service, with_own: bool, config: &Config) -> Self {
         let mut retained = Self::default();
-        for other in services.all() {
-            let is_leaving = other.metadata.deletion_timestamp.is_some();
-            let is_balanced = other.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer");
-            let is_own = other.metadata.uid == service.metadata.uid;
-            if is_own && !with_own || is_leaving || !is_balanced {
+        for other in all.iter().filter(|it| with_own || it.metadata.uid != service.metadata.uid) {
+            let Some(spec) = other.spec.as_ref().filter(|_| other.metadata.deletion_timestamp.is_none()) else {
+                continue;
+            };
+            let is_balanced = spec.type_.as_deref() == Some("LoadBalancer");
+            let needs_none = match LoadBalancerSpec::wanted_mode(other, config) {
+                SecurityMode::Groups => is_balanced,
+                SecurityMode::None => other.metadata.uid == service.metadata.uid,
+                SecurityMode::All | SecurityMode::Frontend => false,
+            };
+            if needs_none {
                 continue;
             }
-            let spec = LoadBalancerSpec::of(&other, &services.config).spec;
-            if [SecurityMode::All, SecurityMode::Frontend].contains(&spec.mode) {
-                retained.listeners.extend(spec.ports.iter().map(|port| port.number));
-                retained.node_ports.extend(spec.ports.iter().map(|port| port.node_port).chain([spec.health_port]));
+            let port = |number: i32| u16::try_from(number).ok();
+            let ports = || spec.ports.iter().flatten();
+            retained.node_ports.extend(ports().filter_map(|it| port(it.node_port?)));
+            if is_balanced {
+                retained.listeners.extend(ports().filter_map(|it| port(it.port)));
+                retained.node_ports.insert(health_port(other));
             }
         }
         retained
@@ -177,9 +188,9 @@ impl Retained {
 }
 
 impl SecurityLists {
-    pub(crate) fn new(api: Api, subnets: Arc<Subnets>, services: Services) -> Self {
+    pub(crate) fn new(api: Api, subnets: Arc<Subnets>, cluster: ClusterView) -> Self {
         let documents = SharedDocuments::new(Lists(api.clone()));
-        Self { documents, read: Mutex::default(), subnets, api, services }
+        Self { documents, read: Mutex::default(), subnets, api, cluster }
     }
 
     pub(crate) fn subnets(&self) -> &Subnets {
@@ -270,6 +281,16 @@ impl SecurityLists {
         Ok(rules)
     }
 
+    /// Returns all Services. A command without caches, such as `orphans`, lists them: without them, no rule may be removed.
+    async fn all_services(&self) -> Result<Vec<Arc<Service>>> {
+        if let Some(all) = self.cluster.services() {
+            return Ok(all);
+        }
+        let service = |it: &Value| serde_json::from_str(&it.to_string()).map(Arc::new);
+        let all = self.cluster.list("/api/v1/services").await?.iter().map(service).collect::<Result<_, _>>();
+        all.map_err(|error| Error::other(format!("a Service has another form than expected: {error}")))
+    }
+
     /// Adds and removes rules of a Service, with one write for each list and any number of Services. Rules that another
     /// Service needs by the time of the write stay; if `keeps_own`, those that the Service itself needs, too.
     pub(super) async fn write(
@@ -279,15 +300,19 @@ impl SecurityLists {
         add: &BTreeSet<Rule>,
         remove: &BTreeSet<Rule>,
     ) -> Result<()> {
+        let listed = if remove.is_empty() { Vec::new() } else { self.all_services().await? };
         let lists: BTreeSet<_> = add.iter().chain(remove).map(|rule| rule.list.clone()).collect();
         let edits = lists.iter().map(|list| {
             let of = |rules: &BTreeSet<Rule>| rules.iter().filter(|it| it.list == *list).cloned().collect::<Vec<_>>();
-            let (add, remove, services, service) = (of(add), of(remove), self.services.clone(), service.clone());
+            let (add, remove, service, listed) = (of(add), of(remove), service.clone(), listed.clone());
+            let (cluster, config) = (self.cluster.clone(), Arc::clone(&self.api.config));
             async move {
                 let edited = self.documents.edit(list, move |document| {
                     let mut remove = remove.clone();
                     if !remove.is_empty() {
-                        let retained = Retained::by_others(&services, &service, keeps_own);
+                        let services = cluster.services();
+                        let services = services.as_ref().unwrap_or(&listed);
+                        let retained = Retained::by_others(services, &service, keeps_own, &config);
                         remove.retain(|rule| !retained.needs(rule));
                     }
                     edit(document, &add, &remove);

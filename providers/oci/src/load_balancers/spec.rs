@@ -100,6 +100,11 @@ fn families(service: &Service) -> Families {
     }
 }
 
+/// Returns the port of the Nodes that health checks of a Service use.
+pub(super) fn health_port(service: &Service) -> u16 {
+    HealthCheck::of(service).and_then(|it| u16::try_from(it.port).ok()).unwrap_or(KUBE_PROXY_HEALTH)
+}
+
 /// Merges ports with the same number and node port: a network load balancer serves both protocols with one listener.
 fn merged(ports: &[ServicePort], is_network: bool) -> Vec<(ServicePort, &'static str)> {
     let mut all: Vec<(ServicePort, &'static str)> = Vec::new();
@@ -201,8 +206,7 @@ impl Reader<'_> {
 
     /// Returns the settings of all backend sets, whether clients' addresses are preserved, and the port of health checks.
     fn set(&mut self) -> (Value, bool, u16) {
-        let check = HealthCheck::of(self.service).and_then(|it| u16::try_from(it.port).ok());
-        let port = check.unwrap_or(KUBE_PROXY_HEALTH);
+        let port = health_port(self.service);
         let retries = self.pick(&key::CHECK_RETRIES, &key::NETWORK_CHECK_RETRIES);
         let timeout = self.pick(&key::CHECK_TIMEOUT, &key::NETWORK_CHECK_TIMEOUT);
         let interval = self.pick(&key::CHECK_INTERVAL, &key::NETWORK_CHECK_INTERVAL);
@@ -229,6 +233,12 @@ impl LoadBalancerSpec {
     /// Returns the mode of security rules of a Service's load balancer of this kind, whatever kind the Service asks for.
     pub(crate) fn mode_of(service: &Service, is_network: bool, config: &Config) -> SecurityMode {
         Reader { annotations: Annotations::of(service), service, is_network }.mode(config)
+    }
+
+    /// Returns the mode of security rules that a Service asks for.
+    pub(crate) fn wanted_mode(service: &Service, config: &Config) -> SecurityMode {
+        let kind = Annotations::of(service).get(&key::KIND).unwrap_or_default();
+        Self::mode_of(service, kind == LoadBalancerKind::Network, config)
     }
 
     /// Parses a Service's annotations and ports.

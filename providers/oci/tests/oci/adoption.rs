@@ -100,6 +100,37 @@ async fn certificate_of_the_service_leaves_an_adopted_load_balancer_and_one_of_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn rule_sets_of_the_service_leave_an_adopted_load_balancer_and_those_of_its_user_stay() {
+    const RULE_SETS: &str = "oci.oraclecloud.com/oci-load-balancer-rule-sets";
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let [id, _] = add_balancer_of_user(&harness);
+    let theirs = json!({"headers": {"name": "headers", "items": [{"action": "CONTROL_ACCESS_USING_HTTP_METHODS"}]}});
+    harness.fake.lock().objects.get_mut(&id).unwrap()["ruleSets"] = theirs.clone();
+    let long = "redirects_of_the_whole_company";
+    let mut before = service(&[], json!({}));
+    let steps =
+        [("headers", "headers_0b0a1c0f"), ("other", "other_0b0a1c0f"), (long, "redirects_of_t_0772510d_0b0a1c0f")];
+    for (name, expected) in steps {
+        let sets = json!({name: {"items": [{"action": "ADD_HTTP_REQUEST_HEADER", "header": "a", "value": "b"}]}});
+        let mut web = with_status(service(&[(ID, &id), (RULE_SETS, &sets.to_string())], json!({})), &before);
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let made = harness.balancer("loadbalancer");
+        let mut all = vec!["headers", expected];
+        all.sort_unstable();
+        assert_eq!(names(&made["ruleSets"]), all);
+        assert_eq!(made["ruleSets"]["headers"], theirs["headers"]);
+        assert_eq!(made["listeners"]["TCP-80"]["ruleSetNames"], json!([expected]));
+        harness.fake.fault_injector().forget_requests();
+        harness.ensure(&provider, &mut web).await.unwrap();
+        assert_eq!(harness.changes(), [""; 0]);
+        before = web;
+    }
+    harness.delete(&provider, &before).await.unwrap();
+    assert_eq!(harness.balancer("loadbalancer")["ruleSets"], theirs);
+}
+
+#[tokio::test(start_paused = true)]
 async fn move_to_a_load_balancer_of_a_user_keeps_the_rules_and_the_group_of_the_service() {
     for mode in ["SL-All", "NSG"] {
         let harness = Harness::new();

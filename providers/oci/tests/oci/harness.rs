@@ -74,6 +74,15 @@ impl Harness {
         self.started_with(text, variables, &in_process(self.fake.router())).await
     }
 
+    /// Returns the provider of a subcommand such as `orphans`, which gets no caches.
+    pub(crate) async fn without_caches(&self) -> Oci {
+        let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+        let setup = Setup::of(ConfigFile { path: "cloud-provider.yaml".into(), text });
+        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        provider.initialize(&self.context()).await.unwrap();
+        provider
+    }
+
     /// Returns the started provider with this configuration.
     pub(crate) async fn started_with(
         &self,
@@ -203,4 +212,25 @@ pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
     }
     let metadata = json!({"name": "web", "namespace": "default", "uid": UID, "annotations": annotations});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// Returns the Service of another name, UID and port.
+pub(crate) fn other_service(name: &str, uid: &str, annotations: &[(&str, &str)], port: u16) -> Service {
+    let ports = json!([{"name": "http", "port": port, "nodePort": 30000 + port, "protocol": "TCP"}]);
+    let mut other = service(annotations, json!({"ports": ports}));
+    (other.metadata.name, other.metadata.uid) = (Some(name.to_owned()), Some(uid.to_owned()));
+    other
+}
+
+/// Returns peers and ports of the rules of a security list, without those of a user.
+pub(crate) fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<String> {
+    let id = format!("ocid1.securitylist.oc1.phx.{list}");
+    let rules = harness.fake.lock().objects[&id][format!("{direction}SecurityRules")].clone();
+    let peer = if direction == "ingress" { "source" } else { "destination" };
+    let text =
+        |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
+    let ours = rules.as_array().unwrap().iter().filter(|it| it["description"] != "ssh");
+    let mut all: Vec<_> = ours.map(text).collect();
+    all.sort();
+    all
 }

@@ -4,7 +4,7 @@ use cloud_provider::CloudProvider;
 use oci_fake::{Fault, LB_SUBNET, NODE_SUBNET};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, UID, service};
+use crate::harness::{Harness, UID, rules, service};
 
 const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 const OCI: &str = "oci.oraclecloud.com/";
@@ -13,19 +13,6 @@ const NLB: &str = "oci-network-load-balancer.oraclecloud.com/";
 
 fn port(number: u16, protocol: &str) -> Value {
     json!({"name": protocol.to_lowercase(), "port": number, "nodePort": 30000 + number, "protocol": protocol})
-}
-
-/// Returns the ports of the rules of a security list, without those of a user.
-fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<String> {
-    let id = format!("ocid1.securitylist.oc1.phx.{list}");
-    let rules = harness.fake.lock().objects[&id][format!("{direction}SecurityRules")].clone();
-    let peer = if direction == "ingress" { "source" } else { "destination" };
-    let text =
-        |it: &Value| format!("{} {}", it[peer].as_str().unwrap(), it["tcpOptions"]["destinationPortRange"]["min"]);
-    let ours = rules.as_array().unwrap().iter().filter(|it| it["description"] != "ssh");
-    let mut all: Vec<_> = ours.map(text).collect();
-    all.sort();
-    all
 }
 
 fn annotated(all: &[(String, &str)], more: Value) -> cloud_provider::Service {

@@ -8,6 +8,7 @@ mod contract;
 mod harness;
 mod load_balancers;
 mod nodes;
+mod orphans;
 mod principals;
 mod profile;
 mod takeover;

@@ -58,7 +58,7 @@ async fn orphans(harness: &Harness, deletes: bool) -> OrphanReport {
 async fn orphans_until(harness: &Harness, deletes: bool, stop: &CancellationToken) -> OrphanReport {
     let (client, provider, cluster) = (harness.client(), harness.provider(&harness.fence), harness.cluster());
     let shutdown = CancellationToken::new();
-    harness.initialize(&*provider, &shutdown).await.expect("a provider");
+    harness.initialize_for_command(&*provider, &shutdown).await.expect("a provider");
     let later = Timestamp::now() + SignedDuration::from_hours(24);
     let mut report = find(&client, &*provider, &cluster, later).await;
     if deletes {
