@@ -229,7 +229,7 @@ impl Work<'_> {
                 self.update_listener(port, attributes, changes).await?;
             }
         }
-        self.change_targets(&ids, &deleted).await?;
+        let are_all_there = self.change_targets(&ids, &deleted).await?;
         self.delete_listeners(last.into_iter()).await?;
         if let (None, Some(group)) = (wants_group, had_group) {
             self.delete_group(group).await?;
@@ -243,10 +243,11 @@ impl Work<'_> {
                 }
             }
         }
-        // The ID of a new security group, and the groups of the load balancer, are read when they are needed.
+        // The ID of a new security group, the groups of the load balancer, and the targets without those that were left
+        // out are read when they are needed.
         let changes_groups =
             self.change.operations.iter().flat_map(Operation::changes).any(|it| it.key == "SecurityGroups");
-        if wants_group != had_group || changes_groups {
+        if wants_group != had_group || changes_groups || !are_all_there {
             outcome.graph = None;
         }
         Ok(Applied::all(self.change, outcome))
@@ -411,8 +412,9 @@ impl Work<'_> {
         Ok(there)
     }
 
-    /// Registers new targets, then removes old ones, then changes weights.
-    async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<()> {
+    /// Registers new targets, then removes old ones, then changes weights. Returns `false` if targets were left out,
+    /// because their instances no longer exist.
+    async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<bool> {
         let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         let listeners = ids.iter().filter(|(port, _)| self.after.listeners().any(|(it, _)| it == *port));
         for (port, id) in listeners {
@@ -434,32 +436,48 @@ impl Work<'_> {
             let rules = changed.chunks(TARGETS_OF_A_RULE);
             weights.extend(rules.map(|targets| json!({"ListenerId": id, "Targets": targets})));
         }
-        for (action, all) in [("BatchRegisterTargets", new), ("BatchDeregisterTargets", gone)] {
-            for targets in all.chunks(TARGETS) {
-                let send = async |targets: &[Value]| self.send(self.action(action).set("Targets", targets)).await;
-                let is_refusal = |error: &Error| error.is_not_found() || error.is_invalid();
-                let answer = match send(targets).await {
-                    // One instance that no longer exists must not keep the others out.
-                    Err(error) if action == "BatchRegisterTargets" && is_refusal(&error) => {
-                        let there = self.existing(targets).await?;
-                        if there.is_empty() || there.len() == targets.len() {
-                            return Err(error);
-                        }
-                        tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
-                        send(&there).await?
-                    }
-                    answer => answer?,
-                };
-                if let Some(listener) = list(&answer["FailListenerIdSet"]).next() {
-                    let message = text(&answer, "Message");
-                    return Err(Error::other(format!("{action} failed for listener {listener}: {message}")));
-                }
-            }
+        let mut are_all_there = true;
+        for targets in new.chunks(TARGETS) {
+            are_all_there &= self.register(targets).await?;
+        }
+        for targets in gone.chunks(TARGETS) {
+            self.send_targets("BatchDeregisterTargets", targets).await?;
         }
         for rules in weights.chunks(TARGETS / TARGETS_OF_A_RULE) {
             self.send(self.action("BatchModifyTargetWeight").set("ModifyList", rules)).await?;
         }
-        Ok(())
+        Ok(are_all_there)
+    }
+
+    /// Registers targets, except for those whose instance no longer exists: they must neither keep the others out nor
+    /// fail the sync of the Service. Returns `false` if there were such targets.
+    async fn register(&self, targets: &[Value]) -> Result<bool> {
+        const ACTION: &str = "BatchRegisterTargets";
+        match self.send_targets(ACTION, targets).await {
+            Err(error) if error.is_not_found() || error.is_invalid() => {
+                let there = self.existing(targets).await?;
+                if there.len() == targets.len() {
+                    return Err(error);
+                }
+                tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
+                if !there.is_empty() {
+                    self.send_targets(ACTION, &there).await?;
+                }
+                Ok(false)
+            }
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    async fn send_targets(&self, action: &'static str, targets: &[Value]) -> Result<()> {
+        let answer = self.send(self.action(action).set("Targets", targets)).await?;
+        match list(&answer["FailListenerIdSet"]).next() {
+            Some(listener) => {
+                let message = text(&answer, "Message");
+                Err(Error::other(format!("{action} failed for listener {listener}: {message}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Deletes the load balancer. Its security group is deleted first, while the load balancer still names its owner.

@@ -207,6 +207,23 @@ async fn node_whose_instance_is_gone_keeps_no_other_node_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_new_node_whose_instance_is_gone_fails_no_sync() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.add_node("worker-3");
+    harness.fake.lock().remove("instance", |it| it["InstanceName"] == "worker-3");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.update(&provider, &service).await.unwrap();
+    harness.changes();
+    harness.cluster.remove_node("worker-3");
+    harness.update(&provider, &service).await.unwrap();
+    assert!(harness.changes().is_empty(), "a target that was left out is not removed");
+    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn affinity_is_clamped_and_settings_are_changed_by_the_smallest_request() {
     let harness = Harness::new();
     let provider = harness.started().await;
