@@ -323,6 +323,8 @@ impl Work<'_> {
                             outcome => outcome?,
                         }
                     }
+                    // With a credential of another account, the load balancer is what was not found.
+                    self.cloud.check_account().await?;
                 }
                 outcome => outcome?,
             }
@@ -459,6 +461,8 @@ impl Work<'_> {
                 if there.len() == targets.len() {
                     return Err(error);
                 }
+                // A credential of another account sees no instance, and not the load balancer either.
+                self.cloud.check_account().await?;
                 tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
                 if !there.is_empty() {
                     self.send_targets(ACTION, &there).await?;
