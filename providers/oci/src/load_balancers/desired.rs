@@ -61,8 +61,8 @@ impl LoadBalancers {
         let ids = self.ids_of_nodes().await?;
         if ids.iter().any(|id| !self.node_subnets.lock().contains_key(id)) {
             let list = self.instances.snapshot(Priority::Ordinary).await?;
-            let subnet = |id: &Box<str>| Some((id.clone(), list.by_id(id)?.subnet.clone()?));
-            self.node_subnets.lock().extend(ids.iter().filter_map(subnet));
+            let subnet = |id: &str| Some((id.into(), list.by_id(id)?.subnet.clone()?));
+            self.node_subnets.lock().extend(ids.iter().filter_map(|id| subnet(id)));
         }
         let subnets: BTreeSet<_> = {
             let known = self.node_subnets.lock();

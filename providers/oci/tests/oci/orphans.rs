@@ -71,8 +71,8 @@ async fn deletion_keeps_rules_of_users_for_ports_of_other_services() {
         let provider = harness.started().await;
         add_rules_of_user(&harness, [("balancers", 80), ("nodes", 30080)]);
         let mut web = service(&[], json!({}));
-        harness.ensure_beside(&provider, &mut web, &[other.clone()]).await.unwrap();
-        harness.delete_beside(&provider, &web, &[other.clone()]).await.unwrap();
+        harness.ensure_beside(&provider, &mut web, std::slice::from_ref(&other)).await.unwrap();
+        harness.delete_beside(&provider, &web, std::slice::from_ref(&other)).await.unwrap();
         let left = |list: &str, rule: &str| rules(&harness, list, "ingress").iter().filter(|it| *it == rule).count();
         assert_eq!(
             (left("balancers", "0.0.0.0/0 80"), left("nodes", "0.0.0.0/0 30080")),
