@@ -36,6 +36,17 @@ const BACKEND_IP_KIND: Kind<String> = Kind::of("one of ipv4, ipv6, dualstack", |
 });
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
+const DOMAIN: Kind<Vec<String>> = Kind::of("a comma list of domain:certificate, each domain once", |text| {
+    let parts = |item: &str| {
+        let (domain, certificate) = item.split_once(':')?;
+        let [domain, certificate] = [domain, certificate].map(str::trim);
+        let is_whole = !domain.is_empty() && !certificate.is_empty() && !certificate.contains(':');
+        is_whole.then(|| (domain.to_owned(), certificate.to_owned()))
+    };
+    let all: Vec<_> = forms::items(text).map(parts).collect::<Option<_>>()?;
+    let domains: BTreeMap<_, _> = all.iter().cloned().collect();
+    (domains.len() == all.len()).then(|| all.iter().map(|(domain, id)| format!("{domain}:{id}")).collect())
+});
 const LABELS: Kind<NodeSelector> =
     Kind::explained("a comma list of key=value", |text| match forms::items(text).all(|item| item.contains('=')) {
         true => NodeSelector::parse(text),
@@ -171,6 +182,10 @@ provider_kit::declare! {
     pub CERTIFICATE: Vec<String> = "cert-id";
     /// TLS policy of HTTPS and TCPSSL listeners.
     pub TLS_POLICY: String = "tls-cipher-policy";
+    /// CLB: further certificates of HTTPS listeners, by domain. An empty list removes all.
+    pub DOMAINS: Vec<String> = "domain-extensions", kind(DOMAIN);
+    /// NLB: further certificates of TCPSSL listeners. An empty list removes all.
+    pub ADDITIONAL_CERTIFICATES: Vec<String> = "additional-cert-ids";
     /// CLB: HTTP/2 on HTTPS listeners.
     pub HTTP2: String = "http2-enabled", kind(ON);
     /// NLB: CA certificates for TLS of clients.

@@ -60,7 +60,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.token_page(found, body, "MaxResults", ["Listeners", ""])
         }
         "GetListenerAttribute" => Ok(listener(world, body)?.clone()),
-        "ListListenerCertificates" => Ok(json!({"Certificates": []})),
+        "ListListenerCertificates" => {
+            let it = listener(world, body)?.clone();
+            let shown = |id: &Value, is_default: bool| json!({"CertificateId": id, "IsDefault": is_default, "CertificateType": "Server", "Status": "Associated"});
+            let usual = array(&it["CertificateIds"]).map(|id| shown(id, true));
+            let all = usual.chain(array(&it["_additional"]).map(|id| shown(id, false))).collect();
+            world.token_page(all, body, "MaxResults", ["Certificates", ""])
+        }
         "ListTagResources" => {
             let found = world.matching("network", |it| is_one_of(&body["ResourceId"], &it["LoadBalancerId"]));
             let each = |it: &Value| -> Vec<_> {
@@ -259,6 +265,14 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
     let fields = only(body, LISTENER);
     let it = listener(world, body)?;
     match action {
+        "AssociateAdditionalCertificatesWithListener" | "DisassociateAdditionalCertificatesWithListener" => {
+            check(it["ListenerProtocol"] == "TCPSSL", "OperationDenied.ListenerProtocol", "only with TCPSSL")?;
+            let ids = &body["AdditionalCertificateIds"];
+            check((1..=15).contains(&array(ids).count()), "InvalidParameter", "1 to 15 certificates in a request")?;
+            let other = array(&it["_additional"]).filter(|id| !array(ids).any(|it| it == *id));
+            let new = array(ids).filter(|_| action.starts_with('A'));
+            it["_additional"] = other.chain(new).cloned().collect();
+        }
         "UpdateListenerAttribute" => merge(it, &fields),
         "StartListener" => it["ListenerStatus"] = "Running".into(),
         "StopListener" => it["ListenerStatus"] = "Stopped".into(),
