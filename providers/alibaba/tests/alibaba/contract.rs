@@ -1,7 +1,7 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's API description and checks
 //! every signature.
 //!
-//! `CCM_TEST_ALIBABA_PROXY=http://127.0.0.1:4071 CCM_TEST_ALIBABA_UPSTREAM=127.0.0.1:4070`: the proxy, and the address
+//! `CCM_TEST_ALIBABA_PROXY=http://127.0.0.1:4095 CCM_TEST_ALIBABA_UPSTREAM=127.0.0.1:4094`: the proxy, and the address
 //! that it forwards to. The proxy refuses requests that violate the description, and turns responses that do into 500;
 //! it counts both.
 
@@ -20,6 +20,7 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     let layer_7 = [
         ("protocol-port", "http:80,https:443"),
         ("cert-id", "cert-1"),
+        ("domain-extensions", "a.example.com:cert-2"),
         ("forward-port", "80:443"),
         ("sticky-session", "on"),
         ("sticky-session-type", "insert"),
@@ -62,11 +63,13 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
             ("unhealthy-threshold", "4"),
             ("health-check-interval", "6"),
             ("default-weight", "40"),
+            ("domain-extensions", "a.example.com:cert-3,b.example.com:cert-2"),
         ] {
             annotate(&mut service, key, value);
         }
         harness.ensure(provider, &mut service).await.unwrap();
         annotate(&mut service, "additional-resource-tags", "");
+        annotate(&mut service, "domain-extensions", "");
         harness.ensure(provider, &mut service).await.unwrap();
         harness.delete(provider, &service).await.unwrap();
         assert!(harness.fake.lock().all("classic").is_empty());
@@ -78,6 +81,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
     let tls = [
         ("protocol-port", "tcpssl:80"),
         ("cert-id", "cert-1"),
+        ("additional-cert-ids", "cert-2"),
         ("tls-cipher-policy", "tls_cipher_policy_1_2"),
         ("alpn", "on"),
         ("alpn-policy", "HTTP2Optional"),
@@ -97,6 +101,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
             ("additional-resource-tags", "team=web"),
             ("idle-timeout", "60"),
             ("cps", "100"),
+            ("additional-cert-ids", "cert-3"),
             ("proxy-protocol", "on"),
             ("ppv2-pvl-vpc-id-enabled", "on"),
             ("scheduler", "sch"),
