@@ -93,6 +93,28 @@ impl Declared for ByPort<Group> {
     });
 }
 
+/// Ports that one listener of an NLB takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// First port.
+    pub first: u16,
+    /// Last port, which is greater.
+    pub last: u16,
+}
+
+/// Ranges of ports, by the port of the Service.
+impl Declared for ByPort<Range> {
+    const KIND: Kind<Self> = Kind::of("a comma list of first-last:port, such as 1000-2000:80", |text| {
+        let pair = |item: &str| {
+            let (range, port) = item.split_once(':')?;
+            let (first, last) = range.split_once('-')?;
+            let range = Range { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+            Some((port.trim().parse().ok()?, range)).filter(|_| 0 < range.first && range.first < range.last)
+        };
+        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
+    });
+}
+
 /// ID of a server group of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -178,6 +200,8 @@ provider_kit::declare! {
     pub HOSTNAME: String = "hostname";
     /// Protocols of ports: `https:443,http:80` (CLB), `tcpssl:443` (NLB).
     pub PROTOCOL_PORT: ByPort<String> = "protocol-port", default_description("those of the Service");
+    /// NLB: ranges of ports that lead to the same ports of Pods, instead of ports of the Service: `1000-2000:80`. Needs the annotation `service.beta.kubernetes.io/backend-type: eni`.
+    pub PORT_RANGES: ByPort<Range> = "listener-port-range", decides_targets();
     /// Certificate of HTTPS listeners; of TCPSSL listeners, a list.
     pub CERTIFICATE: Vec<String> = "cert-id";
     /// TLS policy of HTTPS and TCPSSL listeners.

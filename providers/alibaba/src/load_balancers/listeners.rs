@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::apply::{Made, Work};
 use super::certificates::{ADDITIONAL, DOMAINS};
-use super::read::{created_id, list};
+use super::read::{created_id, list, span};
 use super::{ID, OWNER};
 use crate::api::{NLB, Query};
 
@@ -70,16 +70,19 @@ impl Work<'_> {
         let pool = settings.text(POOL).unwrap_or_default();
         let plain = settings.clone().matching(|key| ![POOL, ID, OWNER, ADDITIONAL, "ListenerStatus"].contains(&key));
         let protocol = settings.text("ListenerProtocol").unwrap_or("TCP");
-        let description = self.part_name(&format!("{}.{protocol}", port.number));
+        let ends = span(&plain.nested());
+        let ports = if ends[0] == ends[1] { port.number.to_string() } else { format!("{}_{}", ends[0], ends[1]) };
+        let description = self.part_name(&format!("{ports}.{protocol}"));
         let query = Query::new(NLB, "CreateListener").set("LoadBalancerId", self.id).fields(listener_fields(&plain));
-        let query = query.set("ListenerPort", port.number).set("ListenerDescription", &description);
+        let query = query.set("ListenerDescription", &description);
         let answer = match self.cloud.api.create(query.set("ServerGroupId", self.pool_id(pool))).await {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", [self.id]);
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let is_it = |it: &&Value| it["ListenerPort"] == port.number && it["ListenerProtocol"] == *protocol;
+                let is_it = |it: &&Value| span(it) == ends && it["ListenerProtocol"] == *protocol;
                 let Some(it) = list(&answer, "Listeners").find(is_it) else { return Err(error) };
-                let plain = plain.matching(|key| key != "ListenerProtocol");
+                let plain =
+                    plain.matching(|key| !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key));
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
                 let query = query.fields(listener_fields(&plain)).set("ServerGroupId", self.pool_id(pool));
                 self.send(query.set("ListenerDescription", description)).await?;

@@ -107,12 +107,16 @@ objects! {
         Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpIdEnabled").filled_by(&key::PROXY_ENDPOINT),
         Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpsIdEnabled").filled_by(&key::PROXY_SERVICE),
         Field::update("ProxyProtocolV2Config.Ppv2VpcIdEnabled").filled_by(&key::PROXY_VPC),
+        Field::create_only("ListenerPort").setting(&key::PORT_RANGES),
+        Field::create_only("StartPort").setting(&key::PORT_RANGES),
+        Field::create_only("EndPort").setting(&key::PORT_RANGES),
         Field::create_only("ListenerProtocol").setting(&key::PROTOCOL_PORT),
         Field::update("ListenerStatus"),
     ]
     /// A server group of an NLB.
     NetworkGroup [
         Field::create_only("Protocol"),
+        Field::create_only("AnyPortEnabled").setting(&key::PORT_RANGES),
         Field::create_only("ServerGroupType").filled_by(&key::SERVER_GROUP),
         Field::update("Scheduler").filled_by(&key::SCHEDULING),
         Field::update("ConnectionDrainEnabled").setting(&key::DRAINING),

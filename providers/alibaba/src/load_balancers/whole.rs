@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::certificates::{ADDITIONAL, DOMAINS};
 use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
 use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, kind};
-use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, tags, text};
+use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text};
 use super::{AlibabaLoadBalancers, ID, OWNER};
 use crate::api::{NLB, Query, SLB};
 
@@ -126,6 +126,9 @@ impl AlibabaLoadBalancers {
     /// Returns a listener of an NLB, with the further certificates of one of the cluster.
     async fn network_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
         let (mut all, description) = (it.clone(), text(it, "ListenerDescription"));
+        let [first, last] = span(it);
+        let range = (first != last).then_some([first, last]);
+        [all["StartPort"], all["EndPort"]] = range.map_or([Value::Null, Value::Null], |it| it.map(|port| json!(port)));
         if all["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
             all[ADDITIONAL] = self.additional_of(it).await?;
         }
@@ -307,7 +310,7 @@ impl AlibabaLoadBalancers {
             let group = listener.group();
             let Listener { it, description, settings } = listener;
             let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") { "UDP" } else { "TCP" };
-            let number = port(&it["ListenerPort"]);
+            let number = span(it)[0];
             match Part::of(kind, description, cluster) {
                 Some(part) if is_own(&part) => {
                     let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));

@@ -12,6 +12,7 @@ use cloud_provider::{Caches, CloudProvider, Instances, LookupRequest, MetadataLe
 use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
 
+use crate::backends::{add_interface, of_pods, set_pods};
 use crate::harness::{Harness, annotate, cluster, network, service, service_of};
 
 async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
@@ -124,6 +125,17 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
     }
 }
 
+/// Creates and deletes an NLB for a range of ports of Pods.
+async fn range_of_ports(harness: &Harness, provider: &provider_alibaba::Alibaba) {
+    set_pods(harness, &[("10.1.0.1", "worker-1")]);
+    add_interface(harness, "10.1.0.1");
+    let mut service = of_pods(true);
+    annotate(&mut service, "listener-port-range", "1000-2000:80");
+    harness.ensure(provider, &mut service).await.unwrap();
+    harness.delete(provider, &service).await.unwrap();
+    harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+}
+
 async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
     let instances: &dyn Instances = provider.instances().unwrap();
@@ -154,6 +166,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
         classic(&harness, &provider).await;
         networks(&harness, &provider, if signature == "3" { 2 } else { 1 }).await;
+        range_of_ports(&harness, &provider).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");
