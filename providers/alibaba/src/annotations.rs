@@ -36,6 +36,17 @@ const BACKEND_IP_KIND: Kind<String> = Kind::of("one of ipv4, ipv6, dualstack", |
 });
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
+const DOMAIN: Kind<Vec<String>> = Kind::of("a comma list of domain:certificate, each domain once", |text| {
+    let parts = |item: &str| {
+        let (domain, certificate) = item.split_once(':')?;
+        let [domain, certificate] = [domain, certificate].map(str::trim);
+        let is_whole = !domain.is_empty() && !certificate.is_empty() && !certificate.contains(':');
+        is_whole.then(|| (domain.to_owned(), certificate.to_owned()))
+    };
+    let all: Vec<_> = forms::items(text).map(parts).collect::<Option<_>>()?;
+    let domains: BTreeMap<_, _> = all.iter().cloned().collect();
+    (domains.len() == all.len()).then(|| all.iter().map(|(domain, id)| format!("{domain}:{id}")).collect())
+});
 const LABELS: Kind<NodeSelector> =
     Kind::explained("a comma list of key=value", |text| match forms::items(text).all(|item| item.contains('=')) {
         true => NodeSelector::parse(text),
@@ -77,6 +88,28 @@ impl Declared for ByPort<Group> {
             let (group, port) = item.split_once(':')?;
             let group = Some(group.trim()).filter(|id| id.starts_with("rsp-") || id.starts_with("sgp-"))?;
             Some((port.trim().parse().ok()?, Group(group.to_owned())))
+        };
+        forms::items(text).map(pair).collect::<Option<_>>().map(Self)
+    });
+}
+
+/// Ports that one listener of an NLB takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// First port.
+    pub first: u16,
+    /// Last port, which is greater.
+    pub last: u16,
+}
+
+/// Ranges of ports, by the port of the Service.
+impl Declared for ByPort<Range> {
+    const KIND: Kind<Self> = Kind::of("a comma list of first-last:port, such as 1000-2000:80", |text| {
+        let pair = |item: &str| {
+            let (range, port) = item.split_once(':')?;
+            let (first, last) = range.split_once('-')?;
+            let range = Range { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+            Some((port.trim().parse().ok()?, range)).filter(|_| 0 < range.first && range.first < range.last)
         };
         forms::items(text).map(pair).collect::<Option<_>>().map(Self)
     });
@@ -167,10 +200,16 @@ provider_kit::declare! {
     pub HOSTNAME: String = "hostname";
     /// Protocols of ports: `https:443,http:80` (CLB), `tcpssl:443` (NLB).
     pub PROTOCOL_PORT: ByPort<String> = "protocol-port", default_description("those of the Service");
+    /// NLB: ranges of ports that lead to the same ports of Pods, instead of ports of the Service: `1000-2000:80`. Needs the annotation `service.beta.kubernetes.io/backend-type: eni`.
+    pub PORT_RANGES: ByPort<Range> = "listener-port-range", decides_targets();
     /// Certificate of HTTPS listeners; of TCPSSL listeners, a list.
     pub CERTIFICATE: Vec<String> = "cert-id";
     /// TLS policy of HTTPS and TCPSSL listeners.
     pub TLS_POLICY: String = "tls-cipher-policy";
+    /// CLB: further certificates of HTTPS listeners, by domain. An empty list removes all.
+    pub DOMAINS: Vec<String> = "domain-extensions", kind(DOMAIN);
+    /// NLB: further certificates of TCPSSL listeners. An empty list removes all.
+    pub ADDITIONAL_CERTIFICATES: Vec<String> = "additional-cert-ids";
     /// CLB: HTTP/2 on HTTPS listeners.
     pub HTTP2: String = "http2-enabled", kind(ON);
     /// NLB: CA certificates for TLS of clients.

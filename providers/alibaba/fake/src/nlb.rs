@@ -11,8 +11,8 @@ const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalance
     VpcId DeletionProtectionConfig ModificationProtectionConfig";
 const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled ConnectionDrainTimeout PreserveClientIpEnabled Protocol \
     ResourceGroupId Scheduler ServerGroupName ServerGroupType VpcId";
-const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps IdleTimeout ListenerDescription ListenerPort \
-    ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId";
+const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps EndPort IdleTimeout ListenerDescription ListenerPort \
+    ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId StartPort";
 
 fn is_one_of(list: &Value, it: &Value) -> bool {
     list.is_null() || array(list).any(|wanted| wanted == it)
@@ -60,7 +60,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.token_page(found, body, "MaxResults", ["Listeners", ""])
         }
         "GetListenerAttribute" => Ok(listener(world, body)?.clone()),
-        "ListListenerCertificates" => Ok(json!({"Certificates": []})),
+        "ListListenerCertificates" => {
+            let it = listener(world, body)?.clone();
+            let shown = |id: &Value, is_default: bool| json!({"CertificateId": id, "IsDefault": is_default, "CertificateType": "Server", "Status": "Associated"});
+            let usual = array(&it["CertificateIds"]).map(|id| shown(id, true));
+            let all = usual.chain(array(&it["_additional"]).map(|id| shown(id, false))).collect();
+            world.token_page(all, body, "MaxResults", ["Certificates", ""])
+        }
         "ListTagResources" => {
             let found = world.matching("network", |it| is_one_of(&body["ResourceId"], &it["LoadBalancerId"]));
             let each = |it: &Value| -> Vec<_> {
@@ -188,6 +194,9 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         merge(&mut it, &shown(only(body, GROUP)));
         it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
         merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
+        let needs_port = it["AnyPortEnabled"] == true && it["HealthCheck"]["HealthCheckEnabled"] == true;
+        let has_port = number(&it["HealthCheck"]["HealthCheckConnectPort"]) > Some(0);
+        check(!needs_port || has_port, "MissingParameter.HealthCheckConnectPort", "HealthCheckConnectPort is missing")?;
         let id = format!("sgp-{}", world.number());
         (it["ServerGroupId"], it["ServerGroupStatus"], it["Tags"]) =
             (id.clone().into(), "Available".into(), tags(body, TAG));
@@ -237,10 +246,17 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
         let status = balancer(world, body)?["LoadBalancerStatus"].clone();
         check(status == "Active", "IncorrectStatus.loadBalancer", "The load balancer is being provisioned.")?;
         let is_udp = body["ListenerProtocol"] == "UDP";
-        let port = number(&body["ListenerPort"]);
+        let span = |it: &Value| match number(&it["ListenerPort"]) {
+            Some(0) => ["StartPort", "EndPort"].map(|key| number(&it[key])),
+            port => [port; 2],
+        };
+        let [first, last] = span(body);
+        let is_range = first != last;
+        check(first > Some(0) && first <= last, "InvalidParameter.ListenerPort", "Ports are missing.")?;
         let is_same = |it: &Value| {
             it["LoadBalancerId"] == body["LoadBalancerId"]
-                && number(&it["ListenerPort"]) == port
+                && span(it)[0] <= last
+                && span(it)[1] >= first
                 && (it["ListenerProtocol"] == "UDP") == is_udp
         };
         check(
@@ -248,9 +264,18 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "ResourceAlreadyExist.listener",
             "The port has a listener.",
         )?;
-        world.find("group", "ServerGroupId", &body["ServerGroupId"], "ResourceNotFound.serverGroup")?;
+        let group = world.find("group", "ServerGroupId", &body["ServerGroupId"], "ResourceNotFound.serverGroup")?;
+        let is_any_port = group["AnyPortEnabled"] == true;
+        check(
+            is_range == is_any_port,
+            "Mismatch.AnyPortEnabled",
+            "A range of ports needs a server group for any port.",
+        )?;
         let mut it = json!({"IdleTimeout": 900, "ProxyProtocolEnabled": false, "Cps": 0, "ListenerStatus": "Running"});
         merge(&mut it, &only(body, LISTENER));
+        for key in ["StartPort", "EndPort"] {
+            it[key] = body[key].as_str().filter(|_| is_range).into();
+        }
         let id = format!("lsn-{}", world.number());
         it["ListenerId"] = id.clone().into();
         world.add("listener", it);
@@ -259,6 +284,14 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
     let fields = only(body, LISTENER);
     let it = listener(world, body)?;
     match action {
+        "AssociateAdditionalCertificatesWithListener" | "DisassociateAdditionalCertificatesWithListener" => {
+            check(it["ListenerProtocol"] == "TCPSSL", "OperationDenied.ListenerProtocol", "only with TCPSSL")?;
+            let ids = &body["AdditionalCertificateIds"];
+            check((1..=15).contains(&array(ids).count()), "InvalidParameter", "1 to 15 certificates in a request")?;
+            let other = array(&it["_additional"]).filter(|id| !array(ids).any(|it| it == *id));
+            let new = array(ids).filter(|_| action.starts_with('A'));
+            it["_additional"] = other.chain(new).cloned().collect();
+        }
         "UpdateListenerAttribute" => merge(it, &fields),
         "StartListener" => it["ListenerStatus"] = "Running".into(),
         "StopListener" => it["ListenerStatus"] = "Stopped".into(),

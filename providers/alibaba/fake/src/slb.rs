@@ -57,7 +57,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let is_protected = balancer(world, body)?["DeleteProtection"] == "on";
             check(!is_protected, "OperationDenied.DeleteProtectionIsOn", "Deletion protection is on.")?;
             let id = body["LoadBalancerId"].clone();
-            for kind in ["classic", "vgroup", "classic listener"] {
+            for kind in ["classic", "vgroup", "classic listener", "domain"] {
                 world.remove(kind, |it| it["LoadBalancerId"] == id);
             }
             Ok(json!({}))
@@ -91,6 +91,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 json!({"TagResources": {"TagResource": found.iter().flat_map(each).collect::<Vec<_>>()}, "NextToken": ""}),
             )
         }
+        _ if action.contains("DomainExtension") => domain(world, action, body),
         _ if action.contains("VServerGroup") => group(world, action, body),
         _ if action.contains("Listener") => listener(world, action, body),
         _ => refuse("InvalidAction.NotFound", action),
@@ -210,6 +211,44 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     Ok(only(it, &format!("VServerGroupId VServerGroupName BackendServers {shown}")))
 }
 
+/// Domain extensions of HTTPS listeners.
+fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
+    let port = number(&body["ListenerPort"]);
+    let is_of_listener =
+        |it: &Value| it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
+    match action {
+        "DescribeDomainExtensions" => {
+            let found = world.matching("domain", is_of_listener);
+            let shown: Vec<_> =
+                found.iter().map(|it| only(it, "Domain DomainExtensionId ServerCertificateId")).collect();
+            Ok(json!({"DomainExtensions": {"DomainExtension": shown}}))
+        }
+        "CreateDomainExtension" => {
+            let is_https = |it: &Value| is_of_listener(it) && it["ListenerProtocol"] == "https";
+            let has_listener = !world.matching("classic listener", is_https).is_empty();
+            check(has_listener, "InvalidParameter.ListenerNotFound.NotFound", "The listener does not exist.")?;
+            let is_same = |it: &Value| is_of_listener(it) && it["Domain"] == body["Domain"];
+            let is_free = world.matching("domain", is_same).is_empty();
+            check(is_free, "DomainExtensionAlreadyExist", "The domain has an extension.")?;
+            let mut it = only(body, "LoadBalancerId ListenerPort Domain ServerCertificateId");
+            let id = format!("de-bp1{}", world.number());
+            it["DomainExtensionId"] = id.clone().into();
+            world.add("domain", it);
+            Ok(json!({"DomainExtensionId": id, "ListenerPort": port}))
+        }
+        _ => {
+            let id = body["DomainExtensionId"].clone();
+            let it = world.find("domain", "DomainExtensionId", &id, "InvalidDomainExtensionId.NotFound")?;
+            match action {
+                "SetDomainExtensionAttribute" => merge(it, &only(body, "ServerCertificateId")),
+                "DeleteDomainExtension" => drop(world.remove("domain", |it| it["DomainExtensionId"] == id)),
+                _ => return refuse("InvalidAction.NotFound", action),
+            }
+            Ok(json!({}))
+        }
+    }
+}
+
 /// Fields of listeners that are the same for all protocols.
 const SHARED: [&str; 8] = [
     "Description",
@@ -265,6 +304,9 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         };
         let is_target = !world.matching("classic listener", leads_here).is_empty();
         check(!is_target, "InvalidParameter", "Another listener is forwarded to the listener.")?;
+        world.remove("domain", |it| {
+            it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port
+        });
     }
     let config = format!("{}ListenerConfig", protocol.to_uppercase());
     let found = world.each("classic listener").iter_mut().find(|it| it["_account"] == account && is_it(it));

@@ -107,8 +107,9 @@ impl Backends {
             (true, true) => ["Ip", "Ip"],
         };
         let nodes = self.nodes.as_ref()?;
-        let pods: Vec<_> =
-            self.pods.iter().filter_map(|pod| Some((pod, pod.port(&port.target, &port.name)?))).collect();
+        // A range of ports leads to the same ports of the Pods.
+        let number = |pod: &Pod| if port.range.is_some() { Some(0) } else { pod.port(&port.target, &port.name) };
+        let pods: Vec<_> = self.pods.iter().filter_map(|pod| Some((pod, number(pod)?))).collect();
         let node_pods: usize = nodes.iter().map(|(_, count)| count).sum();
         let count = if self.mode == Mode::Local { node_pods } else { nodes.len() } + pods.len();
         let share = |part: usize| match spec.total_weight {

@@ -4,7 +4,8 @@ use provider_kit::load_balancers::{Attributes, Difference, POOL, Port, ResourceK
 use serde_json::{Value, json};
 
 use super::apply::{Made, Work};
-use super::read::{created_id, list, text};
+use super::certificates::{ADDITIONAL, DOMAINS};
+use super::read::{created_id, list, span};
 use super::{ID, OWNER};
 use crate::api::{NLB, Query};
 
@@ -17,7 +18,9 @@ impl Work<'_> {
         let protocol = settings.text("Protocol").unwrap_or("tcp").to_owned();
         let mut all = serde_json::to_value(settings).unwrap_or_default();
         if let Some(all) = all.as_object_mut() {
-            ["Protocol", "Status", "AclIds", POOL, ID, OWNER].into_iter().for_each(|key| drop(all.remove(key)));
+            ["Protocol", "Status", "AclIds", DOMAINS, POOL, ID, OWNER]
+                .into_iter()
+                .for_each(|key| drop(all.remove(key)));
         }
         if let Some(ids) = settings.get("AclIds").and_then(Value::as_array) {
             all["AclId"] = json!(ids.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","));
@@ -59,31 +62,37 @@ impl Work<'_> {
             }
             outcome => drop(outcome?),
         }
+        self.set_domains(port, settings).await?;
         self.start(port, &protocol).await
     }
 
     pub(super) async fn create_network_listener(&self, port: &Port, settings: &Attributes) -> Made {
         let pool = settings.text(POOL).unwrap_or_default();
-        let plain = settings.clone().matching(|key| ![POOL, ID, OWNER, "ListenerStatus"].contains(&key));
+        let plain = settings.clone().matching(|key| ![POOL, ID, OWNER, ADDITIONAL, "ListenerStatus"].contains(&key));
         let protocol = settings.text("ListenerProtocol").unwrap_or("TCP");
-        let description = self.part_name(&format!("{}.{protocol}", port.number));
+        let ends = span(&plain.nested());
+        let ports = if ends[0] == ends[1] { port.number.to_string() } else { format!("{}_{}", ends[0], ends[1]) };
+        let description = self.part_name(&format!("{ports}.{protocol}"));
         let query = Query::new(NLB, "CreateListener").set("LoadBalancerId", self.id).fields(listener_fields(&plain));
-        let query = query.set("ListenerPort", port.number).set("ListenerDescription", &description);
+        let query = query.set("ListenerDescription", &description);
         let answer = match self.cloud.api.create(query.set("ServerGroupId", self.pool_id(pool))).await {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", [self.id]);
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let is_it = |it: &&Value| it["ListenerPort"] == port.number && it["ListenerProtocol"] == *protocol;
+                let is_it = |it: &&Value| span(it) == ends && it["ListenerProtocol"] == *protocol;
                 let Some(it) = list(&answer, "Listeners").find(is_it) else { return Err(error) };
-                let plain = plain.matching(|key| key != "ListenerProtocol");
+                let plain =
+                    plain.matching(|key| !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key));
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
                 let query = query.fields(listener_fields(&plain)).set("ServerGroupId", self.pool_id(pool));
                 self.send(query.set("ListenerDescription", description)).await?;
-                return Ok(Some(text(it, "ListenerId").to_owned()));
+                it.clone()
             }
             answer => self.cloud.api.wait(answer?).await?,
         };
-        created_id(&answer, "ListenerId").map(Some)
+        let id = created_id(&answer, "ListenerId")?;
+        self.set_additional(&id, settings).await?;
+        Ok(Some(id))
     }
 
     pub(super) async fn start(&self, port: &Port, protocol: &str) -> Made {
@@ -94,18 +103,21 @@ impl Work<'_> {
     pub(super) async fn update_listener(&self, port: &Port, settings: &Attributes, changes: &[Difference]) -> Made {
         let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
         let pool = settings.text(POOL).unwrap_or_default();
-        let is_other = changes.iter().any(|it| !["Status", "ListenerStatus"].contains(&&*it.key));
+        let is_other = changes.iter().any(|it| !["Status", "ListenerStatus", DOMAINS, ADDITIONAL].contains(&&*it.key));
         if self.is_network {
             let id = self.id_of(&ResourceKey::Listener(port.clone())).unwrap_or_default();
             if is_other {
                 let is_sent = |key: &str| {
                     let of_proxy = key.starts_with(PROXY) && changes.iter().any(|it| it.key.starts_with(PROXY));
-                    key != POOL && key != "ListenerStatus" && (of_proxy || is_changed(key))
+                    ![POOL, ADDITIONAL, "ListenerStatus"].contains(&key) && (of_proxy || is_changed(key))
                 };
                 let plain = listener_fields(&settings.clone().matching(is_sent));
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", id).fields(plain);
                 let group = is_changed(POOL).then(|| self.pool_id(pool));
                 self.send(query.set("ServerGroupId", group)).await?;
+            }
+            if is_changed(ADDITIONAL) {
+                self.set_additional(id, settings).await?;
             }
             return match is_changed("ListenerStatus") {
                 true => self.send(Query::new(NLB, "StartListener").set("ListenerId", id)).await,
@@ -123,6 +135,9 @@ impl Work<'_> {
             let query = self.query(set_action(&protocol)).fields(all).set("ListenerPort", port.number);
             let query = query.set("VServerGroup", "on").set("VServerGroupId", self.pool_id(pool));
             self.send(query).await?;
+        }
+        if is_changed(DOMAINS) {
+            self.set_domains(port, settings).await?;
         }
         if is_changed("Status") { self.start(port, &protocol).await } else { Ok(None) }
     }

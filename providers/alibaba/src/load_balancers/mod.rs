@@ -2,6 +2,7 @@
 
 mod apply;
 mod backends;
+mod certificates;
 mod groups;
 mod listeners;
 mod model;

@@ -60,6 +60,7 @@ objects! {
         Field::update("XForwardedFor_SLBPORT").filled_by(&key::FORWARDED_PORT),
         Field::update("XForwardedFor_ClientSrcPort").filled_by(&key::FORWARDED_CLIENT),
         Field::update("ServerCertificateId").setting(&key::CERTIFICATE),
+        Field::update("DomainExtensions").filled_by(&key::DOMAINS).unordered_list(),
         Field::update("TLSCipherPolicy").filled_by(&key::TLS_POLICY),
         Field::update("EnableHttp2").filled_by(&key::HTTP2),
         Field::update("HealthCheckSwitch").filled_by(&key::CHECK_SWITCH),
@@ -97,6 +98,7 @@ objects! {
         Field::update("SecurityPolicyId").filled_by(&key::TLS_POLICY),
         Field::update("CertificateIds").filled_by(&key::CERTIFICATE).unordered_list(),
         Field::update("CaCertificateIds").filled_by(&key::CA_CERTIFICATES).unordered_list(),
+        Field::update("AdditionalCertificateIds").filled_by(&key::ADDITIONAL_CERTIFICATES).unordered_list(),
         Field::update("CaEnabled").filled_by(&key::CA_ENABLED),
         Field::update("AlpnEnabled").filled_by(&key::ALPN),
         Field::update("AlpnPolicy").filled_by(&key::ALPN_POLICY),
@@ -105,12 +107,16 @@ objects! {
         Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpIdEnabled").filled_by(&key::PROXY_ENDPOINT),
         Field::update("ProxyProtocolV2Config.Ppv2PrivateLinkEpsIdEnabled").filled_by(&key::PROXY_SERVICE),
         Field::update("ProxyProtocolV2Config.Ppv2VpcIdEnabled").filled_by(&key::PROXY_VPC),
+        Field::create_only("ListenerPort").setting(&key::PORT_RANGES),
+        Field::create_only("StartPort").setting(&key::PORT_RANGES),
+        Field::create_only("EndPort").setting(&key::PORT_RANGES),
         Field::create_only("ListenerProtocol").setting(&key::PROTOCOL_PORT),
         Field::update("ListenerStatus"),
     ]
     /// A server group of an NLB.
     NetworkGroup [
         Field::create_only("Protocol"),
+        Field::create_only("AnyPortEnabled").setting(&key::PORT_RANGES),
         Field::create_only("ServerGroupType").filled_by(&key::SERVER_GROUP),
         Field::update("Scheduler").filled_by(&key::SCHEDULING),
         Field::update("ConnectionDrainEnabled").setting(&key::DRAINING),
@@ -129,7 +135,7 @@ objects! {
 }
 
 /// Fields of CLB listeners that not all protocols have: t TCP, u UDP, h HTTP, s HTTPS.
-pub(super) const PROTOCOLS: [(&str, &str); 27] = [
+pub(super) const PROTOCOLS: [(&str, &str); 28] = [
     ("ProxyProtocolV2Enabled", "tu"),
     ("EstablishedTimeout", "t"),
     ("PersistenceTimeout", "t"),
@@ -145,6 +151,7 @@ pub(super) const PROTOCOLS: [(&str, &str); 27] = [
     ("XForwardedFor_SLBPORT", "hs"),
     ("XForwardedFor_ClientSrcPort", "hs"),
     ("ServerCertificateId", "s"),
+    ("DomainExtensions", "s"),
     ("TLSCipherPolicy", "s"),
     ("EnableHttp2", "s"),
     ("HealthCheckSwitch", "tu"),

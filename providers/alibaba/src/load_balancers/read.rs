@@ -48,6 +48,14 @@ pub(super) fn port(value: &Value) -> u16 {
     number.and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
 }
 
+/// Returns the first and the last port of an NLB's listener.
+pub(super) fn span(listener: &Value) -> [u16; 2] {
+    match port(&listener["ListenerPort"]) {
+        0 => ["StartPort", "EndPort"].map(|key| port(&listener[key])),
+        number => [number; 2],
+    }
+}
+
 /// Returns the tags of an object; the APIs write their fields differently.
 pub(super) fn tags(it: &Value) -> Tags {
     let all = if it["Tags"].is_array() { &it["Tags"] } else { &it["Tags"]["Tag"] };

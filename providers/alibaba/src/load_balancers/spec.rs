@@ -13,7 +13,7 @@ use super::SPEC_TAGS;
 use super::backends::Mode;
 use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener, has_field};
 use super::names;
-use crate::annotations::{self as key, NLB_CLASS, PREFIX};
+use crate::annotations::{self as key, NLB_CLASS, PREFIX, Range};
 use crate::config::Config;
 use crate::endpoints::Target;
 
@@ -46,7 +46,9 @@ pub(crate) struct Spec {
 /// A listener with its place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
+    /// Port of the listener, or the first one of its range.
     pub(super) number: u16,
+    pub(super) range: Option<Range>,
     /// Protocol of the port: `TCP` or `UDP`.
     pub(super) transport: &'static str,
     pub(super) node_port: u16,
@@ -59,6 +61,14 @@ pub(super) struct Port {
     pub(super) pool: String,
     pub(super) listener: Attributes,
     pub(super) group: Attributes,
+}
+
+impl Port {
+    fn overlaps(&self, other: &Self) -> bool {
+        let [[first, last], [start, end]] =
+            [self, other].map(|it| it.range.map_or([it.number; 2], |it| [it.first, it.last]));
+        self.transport == other.transport && first <= end && start <= last
+    }
 }
 
 /// Returns `true` if a Service asks for an NLB.
@@ -210,13 +220,14 @@ fn ports(
     let protocols = annotations.get(&key::PROTOCOL_PORT).unwrap_or_default().0;
     let forwards = annotations.get(&key::FORWARD).unwrap_or_default().0;
     let certificates = annotations.get(&key::CERTIFICATE).unwrap_or_default();
+    let ranges = annotations.get(&key::PORT_RANGES).filter(|_| is_network).unwrap_or_default().0;
     let classic = object::<ClassicListener>(annotations);
     let [network, group] = match is_network {
         false => [json!({}), json!({})],
         true => [object::<NetworkListener>(annotations), network_group(annotations)],
     };
     let of_service = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let mut all = Vec::new();
+    let mut all: Vec<Port> = Vec::new();
     for (it, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
         let port = match port {
             Ok(port) if port.node_port == 0 && mode != Mode::Pods => {
@@ -248,10 +259,24 @@ fn ports(
             ));
         }
         let (target, target_part) = target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
-        let part = if mode == Mode::Pods { target_part } else { port.node_port.to_string() };
+        let range = ranges.get(&port.number).copied();
+        if range.is_some() && mode != Mode::Pods {
+            annotations.mistake(format!(
+                "annotation {}: port {} has Nodes as backends, which a range of ports cannot have; set annotation {} to eni",
+                key::PORT_RANGES.key(),
+                port.number,
+                key::BACKEND_TYPE.key()
+            ));
+        }
+        let part = match range {
+            Some(range) => format!("{}_{}", range.first, range.last),
+            None if mode == Mode::Pods => target_part,
+            None => port.node_port.to_string(),
+        };
         let part = if is_network { format!("{part}.{}", port.protocol) } else { part };
         let place = Port {
-            number: port.number,
+            number: range.map_or(port.number, |range| range.first),
+            range,
             transport: port.protocol,
             node_port: port.node_port,
             name: it.name.clone().unwrap_or_default(),
@@ -260,6 +285,14 @@ fn ports(
             part,
             ..Port::default()
         };
+        if let Some(other) = all.iter().find(|other| other.overlaps(&place)) {
+            annotations.mistake(format!(
+                "annotation {}: ports from {} overlap with ports from {}; name ranges without common ports",
+                key::PORT_RANGES.key(),
+                other.number,
+                place.number
+            ));
+        }
         all.push(match is_network {
             false => {
                 let mut it = classic.clone();
@@ -276,12 +309,19 @@ fn ports(
                 let mut it = network.clone();
                 it["ListenerProtocol"] = json!(protocol.to_uppercase());
                 it["ListenerStatus"] = json!("Running");
+                it["ListenerPort"] = json!(if range.is_some() { 0 } else { port.number });
+                if let Some(range) = range {
+                    (it["StartPort"], it["EndPort"]) = (json!(range.first), json!(range.last));
+                }
                 let is_of_tls = |field: &str| {
                     field == "SecurityPolicyId" || ["C", "A"].iter().any(|it| field.starts_with(it) && field != "Cps")
                 };
                 it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
                 let mut group = group.clone();
                 group["Protocol"] = json!(port.protocol);
+                if range.is_some() {
+                    take_any_port(&mut group, &place, annotations);
+                }
                 let is_own = place.pool == place.part;
                 let group = if is_own { attributes(&NetworkGroup(group)) } else { Attributes::default() };
                 Port { listener: attributes(&NetworkListener(it)), group, ..place }
@@ -289,6 +329,28 @@ fn ports(
         });
     }
     all
+}
+
+/// Lets a server group take any port; its health check, which is on by default, needs a certain one.
+fn take_any_port(group: &mut Value, port: &Port, annotations: &mut Annotations<'_>) {
+    group["AnyPortEnabled"] = json!(true);
+    let check = &mut group["HealthCheckConfig"];
+    if check["HealthCheckEnabled"] == false {
+        return;
+    }
+    check["HealthCheckEnabled"] = json!(true);
+    match port.target {
+        _ if check["HealthCheckConnectPort"].is_number() => {}
+        Target::Number(number) => check["HealthCheckConnectPort"] = json!(number),
+        Target::Named => annotations.mistake(format!(
+            "annotation {}: the target port of the ports from {} has a name, and their health check needs a number; set a \
+             number as target port, or annotations {}: on and {}",
+            key::PORT_RANGES.key(),
+            port.number,
+            key::CHECK_FLAG.key(),
+            key::CHECK_PORT.key()
+        )),
+    }
 }
 
 fn network_group(annotations: &mut Annotations<'_>) -> Value {

@@ -9,9 +9,10 @@ use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, Port, ResourceGraph, ResourceKey, Targets};
 use serde_json::{Value, json};
 
+use super::certificates::{ADDITIONAL, DOMAINS};
 use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
 use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, kind};
-use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, tags, text};
+use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text};
 use super::{AlibabaLoadBalancers, ID, OWNER};
 use crate::api::{NLB, Query, SLB};
 
@@ -108,6 +109,33 @@ fn network_balancer(it: &Value) -> Value {
 }
 
 impl AlibabaLoadBalancers {
+    /// Returns `true` if a part belongs to a Service of the cluster.
+    fn is_of_cluster(&self, kind: &str, name: &str) -> bool {
+        Part::of(kind, name, &self.api.config.cluster).is_some()
+    }
+
+    /// Returns a listener of a CLB, with the further certificates of one of the cluster.
+    async fn classic_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
+        let (mut all, description) = (classic_listener(it), text(it, "Description"));
+        if all["Protocol"] == "https" && self.is_of_cluster(CLASSIC, description) {
+            all[DOMAINS] = self.domains_of(it).await?;
+        }
+        Ok(Listener { it, description, settings: Attributes::observed(&ClassicListener(all))? })
+    }
+
+    /// Returns a listener of an NLB, with the further certificates of one of the cluster.
+    async fn network_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
+        let (mut all, description) = (it.clone(), text(it, "ListenerDescription"));
+        let [first, last] = span(it);
+        let range = (first != last).then_some([first, last]);
+        [all["StartPort"], all["EndPort"]] = range.map_or([Value::Null, Value::Null], |it| it.map(|port| json!(port)));
+        if all["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
+            all[ADDITIONAL] = self.additional_of(it).await?;
+        }
+        let settings = Attributes::observed(&NetworkListener(all))?.set(ID, text(it, "ListenerId"));
+        Ok(Listener { it, description, settings })
+    }
+
     pub(super) async fn whole_classic(&self, found: &[Found]) -> Result<Vec<ObservedLoadBalancer>> {
         let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.it)).collect();
         let ids: Vec<_> = ids.into_iter().collect();
@@ -120,25 +148,20 @@ impl AlibabaLoadBalancers {
         }));
         let (listeners, groups) = try_join!(listeners, try_join_all(found.iter().map(|it| self.classic_groups(it))))?;
         let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
-        let whole = |(found, groups): (&Found, Vec<Group>)| {
+        let whole = async |(found, groups): (&Found, Vec<Group>)| {
             let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.it)))?;
-            let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| {
-                let settings = Attributes::observed(&ClassicListener(classic_listener(it)))?;
-                Ok(Listener { it, description: text(it, "Description"), settings })
-            });
-            let own = own.collect::<Result<Vec<_>>>()?;
-            Ok(self.assembled(&region, found, settings, own, groups))
+            let own = listeners.iter().filter(|it| id_of(it) == id_of(&found.it)).map(|it| self.classic_listener(it));
+            Ok(self.assembled(&region, found, settings, try_join_all(own).await?, groups))
         };
-        found.iter().zip(groups).map(whole).collect()
+        try_join_all(found.iter().zip(groups).map(whole)).await
     }
 
     /// Reads server groups of a CLB with their backends: those of the cluster, and those in which a share may be.
     async fn classic_groups(&self, found: &Found) -> Result<Vec<Group>> {
         let query = Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.it));
         let answer: Value = self.api.read(query).await?;
-        let is_of_cluster = |name: &str| Part::of(CLASSIC, name, &self.api.config.cluster).is_some();
         let all = list(&answer["VServerGroups"], "VServerGroup");
-        let meant = all.filter(|it| found.share.is_some() || is_of_cluster(text(it, "VServerGroupName")));
+        let meant = all.filter(|it| found.share.is_some() || self.is_of_cluster(CLASSIC, text(it, "VServerGroupName")));
         let whole = async |it: &Value| {
             let (id, name) = (text(it, "VServerGroupId").to_owned(), text(it, "VServerGroupName").to_owned());
             let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", &id);
@@ -177,11 +200,7 @@ impl AlibabaLoadBalancers {
                 own.extend(self.groups_of_user(found, &listeners).await?);
             }
             let settings = Attributes::observed(&NetworkBalancer(network_balancer(&found.it)))?;
-            let listeners = listeners.iter().map(|it| {
-                let settings = Attributes::observed(&NetworkListener((*it).clone()))?.set(ID, text(it, "ListenerId"));
-                Ok(Listener { it, description: text(it, "ListenerDescription"), settings })
-            });
-            let listeners = listeners.collect::<Result<Vec<_>>>()?;
+            let listeners = try_join_all(listeners.into_iter().map(|it| self.network_listener(it))).await?;
             Ok(self.assembled(&region, found, settings, listeners, self.with_servers(&own).await?))
         };
         try_join_all(found.iter().map(whole)).await
@@ -291,7 +310,7 @@ impl AlibabaLoadBalancers {
             let group = listener.group();
             let Listener { it, description, settings } = listener;
             let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") { "UDP" } else { "TCP" };
-            let number = port(&it["ListenerPort"]);
+            let number = span(it)[0];
             match Part::of(kind, description, cluster) {
                 Some(part) if is_own(&part) => {
                     let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));

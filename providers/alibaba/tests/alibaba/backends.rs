@@ -8,7 +8,7 @@ use crate::harness::{Harness, annotate, network, service};
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
 /// Sets the Pods of the Service: addresses with their Nodes.
-fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
+pub(crate) fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
     let endpoint =
         |(ip, node): &(&str, &str)| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
     let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
@@ -17,7 +17,7 @@ fn set_pods(harness: &Harness, pods: &[(&str, &str)]) {
 }
 
 /// Adds a network interface with the address of a Pod.
-fn add_interface(harness: &Harness, ip: &str) {
+pub(crate) fn add_interface(harness: &Harness, ip: &str) {
     let id = format!("eni-{ip}");
     harness.fake.lock().add(
         "interface",
@@ -39,7 +39,7 @@ fn servers(harness: &Harness, is_network: bool) -> Vec<String> {
     shown
 }
 
-fn of_pods(is_network: bool) -> Service {
+pub(crate) fn of_pods(is_network: bool) -> Service {
     let mut service = if is_network { network(&[]) } else { service(&[]) };
     let annotations = service.metadata.annotations.get_or_insert_default();
     annotations.insert("service.beta.kubernetes.io/backend-type".into(), "eni".into());
@@ -69,6 +69,67 @@ async fn pods_are_backends_by_their_network_interfaces() {
         assert_eq!(harness.changes().len(), 1, "one backend is removed");
         assert_eq!(servers(&harness, is_network), expected[1..]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn range_of_ports_of_an_nlb_leads_to_the_same_ports_of_pods() {
+    let harness = Harness::new().at_once();
+    set_pods(&harness, &[("10.1.0.1", "worker-1")]);
+    add_interface(&harness, "10.1.0.1");
+    let provider = harness.started().await;
+    let mut service = of_pods(true);
+    annotate(&mut service, "listener-port-range", "1000-2000:80");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let (group, listener) = (harness.only("group"), harness.only("listener"));
+    let ports = ["ListenerPort", "StartPort", "EndPort"].map(|key| listener[key].clone());
+    assert_eq!(ports, [json!(0), json!("1000"), json!("2000")]);
+    assert_eq!(listener["ListenerDescription"], "k8s.1000_2000.TCP.web.default.testbed");
+    assert_eq!(group["ServerGroupName"], "k8s.1000_2000.TCP.web.default.testbed");
+    assert_eq!(
+        (&group["AnyPortEnabled"], &group["HealthCheck"]["HealthCheckConnectPort"]),
+        (&json!(true), &json!(8080))
+    );
+    assert_eq!(servers(&harness, true), ["Eni eni-10.1.0.1 10.1.0.1 0 100"]);
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0], "a restart changes nothing");
+    for (value, expected) in
+        [("1000-3000:80", json!(["1000", "3000"])), ("", json!([null, null])), ("80-90:80", json!(["80", "90"]))]
+    {
+        annotate(&mut service, "listener-port-range", value);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        let listener = harness.only("listener");
+        assert_eq!(json!([listener["StartPort"], listener["EndPort"]]), expected, "{value}");
+        harness.only("group");
+    }
+    harness.delete(&provider, &service).await.unwrap();
+    assert!(harness.fake.lock().all("group").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_of_ports_need_pods_numbers_and_room() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let ports = |second: &str, target: Value| {
+        let mut service = of_pods(true);
+        let all = json!([{"name": "a", "port": 80, "targetPort": target, "nodePort": 30080},
+            {"name": "b", "port": 1500, "targetPort": 8080, "nodePort": 30081, "protocol": second}]);
+        service.spec.as_mut().unwrap().ports = serde_json::from_value(all).unwrap();
+        service
+    };
+    let mut of_nodes = network(&[]);
+    for (service, range, expected) in [
+        (&mut of_nodes, "1000-2000:80", "backend-type"),
+        (&mut ports("TCP", json!(8080)), "1000-2000:80", "overlap"),
+        (&mut ports("UDP", json!("http")), "1000-2000:80", "needs a number"),
+        (&mut of_pods(true), "2000-1000:80", "first-last:port"),
+        (&mut of_pods(true), "0-1000:80", "first-last:port"),
+    ] {
+        annotate(service, "listener-port-range", range);
+        let error = harness.ensure(&provider, service).await.unwrap_err().to_string();
+        assert!(error.contains("listener-port-range") && error.contains(expected), "{error}");
+    }
+    assert!(harness.changes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's API description and checks
 //! every signature.
 //!
-//! `CCM_TEST_ALIBABA_PROXY=http://127.0.0.1:4071 CCM_TEST_ALIBABA_UPSTREAM=127.0.0.1:4070`: the proxy, and the address
+//! `CCM_TEST_ALIBABA_PROXY=http://127.0.0.1:4095 CCM_TEST_ALIBABA_UPSTREAM=127.0.0.1:4094`: the proxy, and the address
 //! that it forwards to. The proxy refuses requests that violate the description, and turns responses that do into 500;
 //! it counts both.
 
@@ -12,6 +12,7 @@ use cloud_provider::{Caches, CloudProvider, Instances, LookupRequest, MetadataLe
 use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
 
+use crate::backends::{add_interface, of_pods, set_pods};
 use crate::harness::{Harness, annotate, cluster, network, service, service_of};
 
 async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
@@ -20,6 +21,7 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     let layer_7 = [
         ("protocol-port", "http:80,https:443"),
         ("cert-id", "cert-1"),
+        ("domain-extensions", "a.example.com:cert-2"),
         ("forward-port", "80:443"),
         ("sticky-session", "on"),
         ("sticky-session-type", "insert"),
@@ -62,11 +64,13 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
             ("unhealthy-threshold", "4"),
             ("health-check-interval", "6"),
             ("default-weight", "40"),
+            ("domain-extensions", "a.example.com:cert-3,b.example.com:cert-2"),
         ] {
             annotate(&mut service, key, value);
         }
         harness.ensure(provider, &mut service).await.unwrap();
         annotate(&mut service, "additional-resource-tags", "");
+        annotate(&mut service, "domain-extensions", "");
         harness.ensure(provider, &mut service).await.unwrap();
         harness.delete(provider, &service).await.unwrap();
         assert!(harness.fake.lock().all("classic").is_empty());
@@ -78,6 +82,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
     let tls = [
         ("protocol-port", "tcpssl:80"),
         ("cert-id", "cert-1"),
+        ("additional-cert-ids", "cert-2"),
         ("tls-cipher-policy", "tls_cipher_policy_1_2"),
         ("alpn", "on"),
         ("alpn-policy", "HTTP2Optional"),
@@ -97,6 +102,7 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
             ("additional-resource-tags", "team=web"),
             ("idle-timeout", "60"),
             ("cps", "100"),
+            ("additional-cert-ids", "cert-3"),
             ("proxy-protocol", "on"),
             ("ppv2-pvl-vpc-id-enabled", "on"),
             ("scheduler", "sch"),
@@ -117,6 +123,17 @@ async fn networks(harness: &Harness, provider: &provider_alibaba::Alibaba, count
         harness.delete(provider, &service).await.unwrap();
         assert!(harness.fake.lock().all("network").is_empty() && harness.fake.lock().all("group").is_empty());
     }
+}
+
+/// Creates and deletes an NLB for a range of ports of Pods.
+async fn range_of_ports(harness: &Harness, provider: &provider_alibaba::Alibaba) {
+    set_pods(harness, &[("10.1.0.1", "worker-1")]);
+    add_interface(harness, "10.1.0.1");
+    let mut service = of_pods(true);
+    annotate(&mut service, "listener-port-range", "1000-2000:80");
+    harness.ensure(provider, &mut service).await.unwrap();
+    harness.delete(provider, &service).await.unwrap();
+    harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibaba) {
@@ -149,6 +166,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
         classic(&harness, &provider).await;
         networks(&harness, &provider, if signature == "3" { 2 } else { 1 }).await;
+        range_of_ports(&harness, &provider).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");

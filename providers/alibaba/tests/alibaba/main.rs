@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod backends;
+mod certificates;
 mod configuration;
 mod contract;
 mod credentials;

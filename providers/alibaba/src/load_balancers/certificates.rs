@@ -1,0 +1,114 @@
+//! Further certificates of listeners: domain extensions of a CLB, and additional certificates of an NLB.
+//!
+//! They are objects of their own, which are read with each HTTPS or TCPSSL listener.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::{CompleteListing, Error, Result};
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{Attributes, Port};
+use serde_json::{Value, json};
+
+use super::AlibabaLoadBalancers;
+use super::apply::Work;
+use super::read::{id_of, port, text};
+use crate::api::{NLB, Query, SLB};
+
+/// Fields of listeners that are changed by requests of their own.
+pub(super) const DOMAINS: &str = "DomainExtensions";
+pub(super) const ADDITIONAL: &str = "AdditionalCertificateIds";
+/// Certificates of one request.
+const AT_ONCE: usize = 15;
+
+/// Returns null instead of what the credential may not read: only the annotation needs the permission.
+fn or_unknown<T: serde::Serialize>(found: Result<T>) -> Result<Value> {
+    match found {
+        Err(error) if error.is_unauthorized() => Ok(Value::Null),
+        found => found.map(|it| json!(it)),
+    }
+}
+
+/// Returns the texts of a list in settings.
+fn texts<'a>(settings: &'a Attributes, key: &str) -> Option<BTreeSet<&'a str>> {
+    Some(settings.get(key)?.as_array()?.iter().filter_map(Value::as_str).collect())
+}
+
+impl AlibabaLoadBalancers {
+    /// Reads the domain extensions of a CLB's listener.
+    async fn domains(&self, balancer: &str, port: u16) -> Result<Vec<Value>> {
+        let query = Query::new(SLB, "DescribeDomainExtensions").set("LoadBalancerId", balancer);
+        let answer: Value = self.api.read(query.set("ListenerPort", port)).await?;
+        let found = answer["DomainExtensions"]["DomainExtension"].as_array().cloned();
+        found.ok_or_else(|| Error::other("DescribeDomainExtensions answered no list"))
+    }
+
+    /// Returns the domain extensions of a CLB's listener as the annotation writes them.
+    pub(super) async fn domains_of(&self, listener: &Value) -> Result<Value> {
+        let pair = |it: &Value| format!("{}:{}", text(it, "Domain"), text(it, "ServerCertificateId"));
+        let found = self.domains(&id_of(listener), port(&listener["ListenerPort"])).await;
+        or_unknown(found.map(|all| all.iter().map(pair).collect::<Vec<_>>()))
+    }
+
+    /// Reads the additional certificates of an NLB's listener.
+    async fn additional(&self, listener: &str) -> Result<Vec<String>> {
+        let query = Query::new(NLB, "ListListenerCertificates").set("ListenerId", listener);
+        let (shared, id) = (SharedPriority::default(), |it: &Value| text(it, "CertificateId").to_owned());
+        let found = self.api.tokens(query, ("MaxResults", 50), "/Certificates", &shared, id).await?;
+        let is_additional = |it: &&Value| {
+            it["IsDefault"] != true && text(it, "CertificateType") != "Ca" && text(it, "Status") != "Diassociating"
+        };
+        Ok(found.complete().map(CompleteListing::into_items)?.iter().filter(is_additional).map(id).collect())
+    }
+
+    /// Returns the additional certificates of an NLB's listener.
+    pub(super) async fn additional_of(&self, listener: &Value) -> Result<Value> {
+        or_unknown(self.additional(text(listener, "ListenerId")).await)
+    }
+}
+
+impl Work<'_> {
+    /// Gives a listener of a CLB the domain extensions that its settings state.
+    pub(super) async fn set_domains(&self, port: &Port, settings: &Attributes) -> Result<()> {
+        let Some(wanted) = texts(settings, DOMAINS) else { return Ok(()) };
+        let wanted: BTreeMap<_, _> = wanted.into_iter().filter_map(|it| it.split_once(':')).collect();
+        let there = self.cloud.domains(self.id, port.number).await?;
+        for (domain, certificate) in &wanted {
+            let query = match there.iter().find(|it| text(it, "Domain") == *domain) {
+                Some(it) if text(it, "ServerCertificateId") == *certificate => continue,
+                Some(it) => {
+                    let query = Query::new(SLB, "SetDomainExtensionAttribute");
+                    query.set("DomainExtensionId", &it["DomainExtensionId"])
+                }
+                None => self.query("CreateDomainExtension").set("ListenerPort", port.number).set("Domain", domain),
+            };
+            self.send(query.set("ServerCertificateId", certificate)).await?;
+        }
+        for it in there.iter().filter(|it| !wanted.contains_key(text(it, "Domain"))) {
+            let query = Query::new(SLB, "DeleteDomainExtension");
+            match self.send(query.set("DomainExtensionId", &it["DomainExtensionId"])).await {
+                Err(error) if error.is_not_found() => {}
+                outcome => drop(outcome?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a listener of an NLB the additional certificates that its settings state. New ones come first.
+    pub(super) async fn set_additional(&self, listener: &str, settings: &Attributes) -> Result<()> {
+        let Some(wanted) = texts(settings, ADDITIONAL) else { return Ok(()) };
+        let there = self.cloud.additional(listener).await?;
+        let new: Vec<_> = wanted.iter().copied().filter(|id| !there.iter().any(|it| it == id)).collect();
+        let gone: Vec<_> = there.iter().map(String::as_str).filter(|id| !wanted.contains(id)).collect();
+        let changes = [
+            ("AssociateAdditionalCertificatesWithListener", new),
+            ("DisassociateAdditionalCertificatesWithListener", gone),
+        ];
+        for (action, ids) in changes {
+            for ids in ids.chunks(AT_ONCE) {
+                let query = Query::new(NLB, action).set("ListenerId", listener);
+                self.send(query.set(ADDITIONAL, ids)).await?;
+            }
+        }
+        Ok(())
+    }
+}
