@@ -43,6 +43,7 @@
 //! figures with their requirements; the exit code is 1 if one is missed.
 
 mod arguments;
+mod clouds;
 mod cluster;
 mod counters;
 mod measurement;
@@ -58,7 +59,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ccm_tests::controller::Controller;
-use ccm_tests::profiles;
 use ccm_tests::served_profile::ServedProfile;
 use tempfile::TempDir;
 
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 /// Runs all phases; whether the requirements are met.
 async fn run(arguments: &Arguments) -> Result<bool> {
     ccm_tests::install_crypto();
-    let mut cloud = profiles::by_name(&arguments.cloud)?;
+    let mut cloud = clouds::by_name(&arguments.cloud)?;
     let binary = arguments.binary.clone().map_or_else(|| release::binary(&[]), Ok)?;
     let then = arguments.then.clone().unwrap_or_else(|| binary.clone());
     let directory = TempDir::with_prefix("ccm-scale-")?;
