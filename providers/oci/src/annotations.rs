@@ -85,7 +85,8 @@ const RULE_MODES: Kind<SecurityMode> = Kind::one_of(&[
 ])
 .any_case();
 const BANDWIDTH: Kind<u32> = Kind::of("a bandwidth in Mbps such as 100 or 100Mbps", bandwidth);
-const GROUPS: Kind<GroupIds> = Kind::explained("at most five OCIDs, separated by commas", groups);
+const GROUPS: Kind<GroupIds> = Kind::explained("at most five OCIDs, separated by commas", |text| groups(text, 5));
+const ANY_GROUPS: Kind<GroupIds> = Kind::explained("OCIDs, separated by commas", |text| groups(text, usize::MAX));
 const BACKEND_PROTOCOL: Kind<Word> =
     Kind::of("one of TCP, HTTP, GRPC", |text| match text.to_ascii_uppercase().as_str() {
         "" | "TCP" => Some(Word("TCP")),
@@ -120,7 +121,7 @@ const RULE_SETS: Kind<Objects> = Kind::of("a JSON object of rule sets by name, e
 });
 const IPV6: Kind<String> = Kind::of("an IPv6 address", |text| text.parse::<Ipv6Addr>().ok().map(|ip| ip.to_string()));
 const KINDS: Kind<LoadBalancerKind> =
-    Kind::one_of(&[("lb", LoadBalancerKind::LoadBalancer), ("nlb", LoadBalancerKind::Network)]);
+    Kind::one_of(&[("lb", LoadBalancerKind::LoadBalancer), ("nlb", LoadBalancerKind::Network)]).any_case();
 const IP_MODES: Kind<Word> = Kind::one_of(&[("VIP", Word("VIP")), ("proxy", Word("Proxy"))]).any_case();
 
 fn bandwidth(text: &str) -> Option<u32> {
@@ -129,7 +130,7 @@ fn bandwidth(text: &str) -> Option<u32> {
     digits.parse::<u32>().ok().map(|mbps| mbps.clamp(10, 8192))
 }
 
-fn groups(text: &str) -> Result<GroupIds, String> {
+fn groups(text: &str, most: usize) -> Result<GroupIds, String> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     if text.is_empty() {
         return Ok(GroupIds::default());
@@ -137,7 +138,7 @@ fn groups(text: &str) -> Result<GroupIds, String> {
     let all: BTreeSet<String> = text.split(',').map(str::to_owned).collect();
     match () {
         () if all.contains("") => Err("an item is empty".to_owned()),
-        () if all.len() > 5 => Err(format!("there are {}", all.len())),
+        () if all.len() > most => Err(format!("there are {}", all.len())),
         () => Ok(GroupIds(all)),
     }
 }
@@ -149,11 +150,11 @@ provider_kit::declare! {
     /// The load balancer has a private address.
     pub INTERNAL: bool = "internal", default("false");
     /// Shape of the load balancer: `flexible`, or a fixed one such as `100Mbps`.
-    pub SHAPE: String = "shape", default_description("`flexible`, 10 to 100 Mbps; an existing load balancer keeps its shape");
+    pub SHAPE: String = "shape", default_description("`flexible`; an existing load balancer keeps its shape");
     /// Lower limit of the bandwidth of a flexible shape, at least 10 Mbps.
-    pub SHAPE_MIN: u32 = "shape-flex-min", kind(BANDWIDTH);
+    pub SHAPE_MIN: u32 = "shape-flex-min", kind(BANDWIDTH), default_description("10 without `shape`");
     /// Upper limit of the bandwidth of a flexible shape, at most 8192 Mbps.
-    pub SHAPE_MAX: u32 = "shape-flex-max", kind(BANDWIDTH);
+    pub SHAPE_MAX: u32 = "shape-flex-max", kind(BANDWIDTH), default_description("100 without `shape`");
     /// OCID of the subnet, or of the first of two in different availability domains.
     pub SUBNET1: String = "subnet1", default_description("`loadBalancer.subnet1`");
     /// OCID of the second subnet.
@@ -212,9 +213,9 @@ provider_kit::declare! {
     pub NETWORK_GROUPS: GroupIds = "oci-network-security-groups";
     /// Security lists that get rules.
     pub NETWORK_LIST_MODE: SecurityMode = "security-list-management-mode", default("None");
-    /// Freeform tags of a new network load balancer, instead of those of the configuration.
+    /// Freeform tags of a new network load balancer, instead of all tags of the configuration.
     pub NETWORK_FREEFORM: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM), aliases(&["oci-network-load-balancer.oraclecloud.com/freeform-tags"]);
-    /// Defined tags of a new network load balancer, instead of those of the configuration.
+    /// Defined tags of a new network load balancer, instead of all tags of the configuration.
     pub NETWORK_DEFINED: Objects = "initial-defined-tags-override", aliases(&["oci-network-load-balancer.oraclecloud.com/defined-tags"]);
     /// Selector of the Nodes that are backends.
     pub NETWORK_SELECTOR: String = "node-label-selector";
@@ -237,10 +238,10 @@ provider_kit::declare! {
     /// Rules that are written. Overrides `security-list-management-mode`.
     pub RULE_MODE: SecurityMode = "security-rule-management-mode", kind(RULE_MODES);
     /// OCIDs of network security groups of the Nodes, which get rules in mode `NSG`.
-    pub BACKEND_GROUPS: GroupIds = "oci-backend-network-security-group";
-    /// Freeform tags of a new load balancer, instead of those of the configuration.
+    pub BACKEND_GROUPS: GroupIds = "oci-backend-network-security-group", kind(ANY_GROUPS);
+    /// Freeform tags of a new load balancer, instead of all tags of the configuration.
     pub FREEFORM_TAGS: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM);
-    /// Defined tags of a new load balancer, instead of those of the configuration.
+    /// Defined tags of a new load balancer, instead of all tags of the configuration.
     pub DEFINED_TAGS: Objects = "initial-defined-tags-override";
     /// Selector of the Nodes that are backends of a load balancer.
     pub SELECTOR: String = "node-label-selector";

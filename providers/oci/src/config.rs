@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cloud_provider::{Environment, Error, Result, Setup};
+use provider_kit::declared::Value as _;
 use provider_kit::settings::yaml;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
@@ -29,7 +30,6 @@ pub struct Tags {
 #[serde(default, rename_all = "camelCase")]
 struct File {
     auth: AuthSection,
-    region_key: Option<String>,
     use_instance_principals: bool,
     use_workload_identity: bool,
     compartment: Option<String>,
@@ -50,10 +50,11 @@ struct AuthSection {
     #[serde(deserialize_with = "secret")]
     key: Option<SecretString>,
     fingerprint: Option<String>,
-    #[serde(alias = "key_passphrase", deserialize_with = "secret")]
+    #[serde(deserialize_with = "secret")]
     passphrase: Option<SecretString>,
+    #[serde(rename = "key_passphrase", deserialize_with = "secret")]
+    former_passphrase: Option<SecretString>,
     compartment: Option<String>,
-    region_key: Option<String>,
     use_instance_principals: bool,
     config_file: Option<String>,
     profile: Option<String>,
@@ -129,7 +130,6 @@ pub enum Auth {
 pub struct Config {
     pub auth: Auth,
     pub region: Option<String>,
-    pub region_key: Option<String>,
     pub compartment: Option<String>,
     pub vcn: Option<String>,
     pub endpoint: Option<String>,
@@ -138,13 +138,14 @@ pub struct Config {
     pub security_mode: SecurityMode,
     pub security_lists: BTreeMap<String, String>,
     /// Requests per second, and their burst.
-    pub reads: Option<(u32, u32)>,
-    pub writes: Option<(u32, u32)>,
+    pub reads: Option<(f64, u32)>,
+    pub writes: Option<(f64, u32)>,
     pub tags: Tags,
     pub common_tags: Tags,
     pub metrics: Option<Place>,
     pub prefix: String,
-    pub ip_family: String,
+    /// If set, the cluster has IPv6 alone.
+    pub is_ipv6: bool,
     pub has_flex_cidr: bool,
     pub tags_instances: bool,
     pub metadata: String,
@@ -159,12 +160,7 @@ fn filled(text: Option<String>) -> Option<String> {
 
 impl AuthSection {
     fn key(self, mistakes: &mut Vec<String>) -> Option<ApiKey> {
-        let parts = [
-            ("region", &self.region),
-            ("tenancy", &self.tenancy),
-            ("user", &self.user),
-            ("fingerprint", &self.fingerprint),
-        ];
+        let parts = [("tenancy", &self.tenancy), ("user", &self.user), ("fingerprint", &self.fingerprint)];
         let missing = parts.iter().filter(|(_, value)| value.as_deref().is_none_or(str::is_empty)).map(|(key, _)| *key);
         let missing: Vec<_> =
             missing.chain(self.key.is_none().then_some("key")).map(|key| format!("auth.{key}")).collect();
@@ -176,7 +172,8 @@ impl AuthSection {
             return None;
         }
         let [tenancy, user, fingerprint] = [self.tenancy, self.user, self.fingerprint].map(Option::unwrap_or_default);
-        Some(ApiKey { tenancy, user, fingerprint, key: self.key?, passphrase: self.passphrase })
+        let passphrase = self.passphrase.or(self.former_passphrase);
+        Some(ApiKey { tenancy, user, fingerprint, key: self.key?, passphrase })
     }
 }
 
@@ -211,9 +208,6 @@ impl Config {
         if file.use_workload_identity && is_instance {
             mistakes.push("useInstancePrincipals and useWorkloadIdentity are both set: only one can be".to_owned());
         }
-        if file.use_workload_identity && auth.region.is_none() {
-            mistakes.push("auth.region is missing: useWorkloadIdentity needs it".to_owned());
-        }
         for (key, _) in file.metrics.iter().flat_map(Place::required).filter(|(_, value)| value.is_empty()) {
             mistakes.push(format!("metrics.{key} is missing: the section metrics needs it"));
         }
@@ -227,10 +221,11 @@ impl Config {
             mistakes.push("loadBalancer.subnet1 and vcn are missing: set one of them".to_owned());
         }
         let mode = match load_balancer.security_list_management_mode.as_deref().unwrap_or_default() {
-            _ if load_balancer.disable_security_list_management => SecurityMode::None,
+            "" if load_balancer.disable_security_list_management => SecurityMode::None,
             "" | "All" => SecurityMode::All,
             "Frontend" => SecurityMode::Frontend,
             "None" => SecurityMode::None,
+            _ if load_balancer.disabled => SecurityMode::None,
             other => {
                 mistakes.push(format!(
                     "loadBalancer.securityListManagementMode: {other:?} is not one of All, Frontend, None"
@@ -238,20 +233,18 @@ impl Config {
                 SecurityMode::None
             }
         };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "requests per second")]
         let rate = |rate: Option<f64>, burst: Option<u32>| {
             let is_limited = !rate_limiter.disable_rate_limiter;
             let (rate, burst) = (rate.filter(|it| *it > 0.0).unwrap_or(20.0), burst.filter(|it| *it > 0).unwrap_or(5));
-            is_limited.then_some((rate.max(1.0) as u32, burst))
+            is_limited.then_some((rate, burst))
         };
         let reads = rate(rate_limiter.read, rate_limiter.rate_limit_bucket_read);
         let writes = rate(rate_limiter.write, rate_limiter.rate_limit_bucket_write);
         let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
-        let is_on = |name: &str| variable(name).is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        let is_on = |name: &str| variable(name).and_then(|it| bool::KIND.parse(&it)).unwrap_or_default();
         let mut config = Self {
             auth: Auth::Offline,
             region: filled(auth.region.clone()),
-            region_key: filled(file.region_key.clone()).or(filled(auth.region_key.clone())),
             compartment: filled(file.compartment.clone()).or(filled(auth.compartment.clone())),
             vcn: filled(file.vcn.clone()),
             endpoint: filled(file.endpoint.clone()).map(|url| url.trim_end_matches('/').to_owned()),
@@ -265,8 +258,8 @@ impl Config {
             common_tags,
             metrics: file.metrics.clone(),
             prefix: variable("LOAD_BALANCER_PREFIX")
-                .map_or_else(String::new, |it| format!("{}-", it.trim_end_matches('-'))),
-            ip_family: variable("CLUSTER_IP_FAMILY").unwrap_or_default(),
+                .map_or_else(String::new, |it| if it.ends_with('-') { it } else { it + "-" }),
+            is_ipv6: variable("CLUSTER_IP_FAMILY").is_some_and(|it| it.eq_ignore_ascii_case("IPv6")),
             has_flex_cidr: is_on("ENABLE_FLEX_CIDR_CONTROLLER"),
             tags_instances: !is_on("DISABLE_INSTANCE_TAGGING_CONTROLLER"),
             metadata: variable("OCI_METADATA_BASE_URL")

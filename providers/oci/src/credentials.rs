@@ -163,7 +163,10 @@ impl KeySource {
 
     /// Exchanges the token of the program's own ServiceAccount at an identity domain.
     async fn workload(&self) -> Result<Issued<SigningKey>> {
-        let variable = |name: &str| self.config.environment.get(&format!("OCI_WORKLOAD_IDENTITY_{name}"));
+        let variable = |name: &str| {
+            let value = self.config.environment.get(&format!("OCI_WORKLOAD_IDENTITY_{name}"));
+            value.map(str::trim).filter(|it| !it.is_empty())
+        };
         let required = |name: &str| {
             let missing =
                 || Error::invalid(format!("OCI_WORKLOAD_IDENTITY_{name} is not set; useWorkloadIdentity needs it"));
@@ -183,12 +186,17 @@ impl KeySource {
             ("subject_token", subject.trim().to_owned()),
             ("public_key", bare(&session_key.public)),
             ("res_type", required("RESOURCE_TYPE")?),
-            ("rpst_exp", variable("RPST_EXP").unwrap_or("3600").to_owned()),
         ];
-        let call = form.iter().fold(Call::post("/oauth2/v1/token", &[]), |call, (key, value)| call.query(key, value));
+        let lifetime = variable("RPST_EXP").map(|it| ("rpst_exp", it.to_owned()));
+        let call = form
+            .iter()
+            .chain(&lifetime)
+            .fold(Call::post("/oauth2/v1/token", &[]), |call, (key, value)| call.query(key, value));
         let call = call.form().hide(subject.trim().to_owned().into()).reading();
         let mut http = Transport::builder(required("DOMAIN_URL")?).connector(Arc::clone(&self.connector));
-        let call = if variable("USE_INSTANCE_PRINCIPAL_FOR_TOKEN_EXCHANGE") == Some("true") {
+        let call = if variable("USE_INSTANCE_PRINCIPAL_FOR_TOKEN_EXCHANGE")
+            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
+        {
             http = http.signer(Arc::new(Federation(self.instance().await?.token)));
             call
         } else {
@@ -284,8 +292,9 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(limit: Option<(u32, u32)>) -> Self {
-        Self { limit: limit.map(|(rate, burst)| (Duration::from_secs(1) / rate, burst)), due: Mutex::default() }
+    fn new(limit: Option<(f64, u32)>) -> Self {
+        let limit = limit.map(|(rate, burst)| (Duration::from_secs_f64(1.0 / rate), burst));
+        Self { limit, due: Mutex::default() }
     }
 
     async fn wait(&self) {

@@ -324,6 +324,20 @@ impl Source {
         Ok(all)
     }
 
+    /// Returns `true` if the instance is in the network of the cluster. Other networks may have the same addresses.
+    pub(crate) async fn is_in_network(&self, instance: &Instance) -> Result<bool> {
+        let config = &self.api.config;
+        let network = match (&config.vcn, config.subnets.first()) {
+            (Some(vcn), _) => vcn.clone(),
+            (None, Some(subnet)) => self.subnets.get(subnet).await?.vcn_id.clone(),
+            (None, None) => return Ok(true),
+        };
+        match &instance.subnet {
+            Some(subnet) => Ok(self.subnets.get(subnet).await?.vcn_id == network),
+            None => Ok(false),
+        }
+    }
+
     /// Returns the compartment that a Node's annotation names, or that of the cluster.
     async fn compartment_of(&self, node: Option<&Node>) -> Result<String> {
         match node.and_then(|it| it.annotations.get(NODE_COMPARTMENT)) {
@@ -422,7 +436,7 @@ impl MachineSource for Source {
             .external(instance.external.iter().copied(), AddressFamily::Dualstack)
             .internal(internal)
             .external(external, AddressFamily::Dualstack);
-        let labels = instance.labels(self.api.config.ip_family == "IPv6");
+        let labels = instance.labels(self.api.config.is_ipv6);
         InstanceMetadata {
             provider_id: IDS.write(&instance.answer.id),
             instance_type: instance.answer.shape.to_string(),

@@ -1,40 +1,52 @@
 //! Pod ranges from the VCN: address blocks of the primary VNIC of a Node's instance.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud_provider::{Error, Node, Result, async_trait};
 use futures::future::join_all;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::node_ipam::PodRangeSource;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::api::created;
 use crate::instances::{Source, ocid};
 
 /// The key of an instance's metadata that says how many addresses its Pods get, and from which ranges.
 const METADATA: &str = "flexcidr-primary-vnic";
+/// The time after which an instance that asks for no range is read again.
+const AGAIN: Duration = Duration::from_secs(600);
 /// The tag of address blocks for Pods.
 const TAG: &str = "pod-cidr";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Wanted {
-    ip_count: u32,
+    ip_count: u64,
     #[serde(default)]
     cidr_blocks: Vec<IpNet>,
 }
 
 /// Address blocks of VNICs as the Pod ranges of Nodes.
 pub(crate) struct FlexRanges {
-    pub(crate) source: Source,
-    pub(crate) cluster: ClusterView,
+    source: Source,
+    cluster: ClusterView,
+    /// Provider IDs of Nodes whose instances ask for no range, and the time at which each is read again.
+    without: Mutex<HashMap<Box<str>, Instant>>,
 }
 
 impl FlexRanges {
+    pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
+        Self { source, cluster, without: Mutex::default() }
+    }
+
     /// Returns the families of the cluster, which Service `default/kubernetes` shows.
     async fn families(&self) -> Result<Vec<bool>> {
         let (_, service) = self.cluster.get("/api/v1/namespaces/default/services/kubernetes").await?;
@@ -52,15 +64,19 @@ impl FlexRanges {
         if instance["lifecycleState"] != "RUNNING" {
             return Ok(Err(format!("instance {id} is not running")));
         }
-        let text = instance["metadata"][METADATA].as_str().unwrap_or_default();
+        let Some(text) = instance["metadata"][METADATA].as_str() else {
+            self.without.lock().insert((*node.provider_id).into(), Instant::now() + AGAIN);
+            return Ok(Ok(Vec::new()));
+        };
         let Ok(wanted) = serde_json::from_str::<Wanted>(text) else {
             return Ok(Err(format!(
                 "instance {id} has no valid metadata {METADATA}, such as {{\"ip-count\": 64, \"cidr-blocks\": []}}"
             )));
         };
-        if !wanted.ip_count.is_power_of_two() || !(4..=16_384).contains(&wanted.ip_count) {
+        let most = if families.contains(&false) { 16_384 } else { 1 << 48 };
+        if !wanted.ip_count.is_power_of_two() || !(4..=most).contains(&wanted.ip_count) {
             return Ok(Err(format!(
-                "ip-count {} of instance {id} is not a power of two from 4 to 16384",
+                "ip-count {} of instance {id} is not a power of two from 4 to {most}",
                 wanted.ip_count
             )));
         }
@@ -99,8 +115,8 @@ impl FlexRanges {
 
     async fn create(&self, path: &'static str, vnic: &str, wanted: &Wanted, is_ipv6: bool) -> Result<Value> {
         let bits = wanted.ip_count.ilog2();
-        // Blocks of IPv6 begin at a multiple of four bits, and have at most 2^48 addresses.
-        let length = if is_ipv6 { ((128 - bits) / 4 * 4).max(80) } else { 32 - bits };
+        // Blocks of IPv6 begin at a multiple of four bits.
+        let length = if is_ipv6 { (128 - bits) / 4 * 4 } else { 32 - bits };
         let mut body = json!({"vnicId": vnic, "cidrPrefixLength": length, "freeformTags": {TAG: "true"}});
         let from = wanted.cidr_blocks.iter().find(|it| it.addr().is_ipv6() == is_ipv6);
         if let Some(from) = from {
@@ -120,7 +136,8 @@ impl FlexRanges {
 #[async_trait]
 impl PodRangeSource for FlexRanges {
     fn is_open(&self, node: &Node) -> bool {
-        node.pod_cidrs.is_empty() && !node.provider_id.is_empty()
+        let is_without = || self.without.lock().get(&*node.provider_id).is_some_and(|again| Instant::now() < *again);
+        node.pod_cidrs.is_empty() && !node.provider_id.is_empty() && !is_without()
     }
 
     async fn ranges(&self, nodes: &[Arc<Node>]) -> Result<Vec<Result<Vec<IpNet>, String>>> {

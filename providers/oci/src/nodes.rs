@@ -26,11 +26,14 @@ impl Nodes {
         if let Some(reason) = list.partial_reason() {
             return Err(reason.clone());
         }
-        let mut found = list.machines().iter().filter(|it| it.is_at(&node.name));
-        Ok(match (found.next(), found.next()) {
-            (Some(instance), None) => {
-                Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() })
+        let mut found = Vec::new();
+        for instance in list.machines().iter().filter(|it| it.is_at(&node.name)) {
+            if self.0.source().is_in_network(instance).await? {
+                found.push(instance);
             }
+        }
+        Ok(match found[..] {
+            [instance] => Arc::new(Node { provider_id: IDS.write(instance.id()).into(), ..(**node).clone() }),
             _ => Arc::clone(node),
         })
     }

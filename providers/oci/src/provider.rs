@@ -89,9 +89,9 @@ impl Oci {
     /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context) {
         let (inventory, cluster, stop) = (self.nodes.0.clone(), self.cluster.clone(), context.shutdown.clone());
-        let is_ipv6 = self.config.ip_family == "IPv6";
+        let is_ipv6 = self.config.is_ipv6;
         if self.config.has_flex_cidr {
-            let source = FlexRanges { source: inventory.source().clone(), cluster: cluster.clone() };
+            let source = FlexRanges::new(inventory.source().clone(), cluster.clone());
             let (ipam, stop) = (NodeIpam::new(cluster.clone(), Vec::new(), source), stop.clone());
             tokio::spawn(async move { stop.run_until_cancelled(ipam.run()).await });
         }

@@ -29,10 +29,10 @@ impl LoadBalancers {
         let mut body = settings.clone().matching(|key| key != RULES).nested();
         body["compartmentId"] = self.compartment(identity.service).await?.into();
         body["displayName"] = identity.name.as_str().into();
-        let mut labels = spec.freeform.clone();
+        let mut labels = spec.tags.freeform.clone();
         labels.insert(RULES.to_owned(), spec.mode.name().to_owned());
         body["freeformTags"] = json!(identity.owner_tags().among(labels));
-        body["definedTags"] = json!(spec.defined);
+        body["definedTags"] = json!(spec.tags.defined);
         if let Some(ip) = spec.reserved_ip {
             body["reservedIps"] = json!([{"id": self.reserved(ip).await?}]);
         }
@@ -51,7 +51,7 @@ impl LoadBalancers {
         }
         let secrets = self.add_parts(&mut body, &graph, spec).await?;
         let answer = match self.post(form, &body, identity.uid(), &secrets).await {
-            Err(error) if error.to_string().contains(OKE_TAGS) && spec.defined.0.contains_key(OKE_TAGS) => {
+            Err(error) if error.to_string().contains(OKE_TAGS) && spec.tags.defined.0.contains_key(OKE_TAGS) => {
                 body["definedTags"].as_object_mut().map(|tags| tags.remove(OKE_TAGS));
                 self.post(form, &body, identity.uid(), &secrets).await?
             }

@@ -114,10 +114,16 @@ impl LoadBalancers {
             return Err(Error::invalid(format!("{text} {}", annotation.key())));
         }
         let mut subnets = self.subnets(spec.subnets.iter().flatten().map(String::as_str)).await?;
-        // A regional subnet is the only one: that of the second annotation, else the first.
-        let is_second = spec.is_subnet_named[1] && subnets.len() == 2 && !subnets[1].is_of_one_domain();
-        if is_second || subnets.first().is_some_and(|it| !it.is_of_one_domain()) {
-            subnets = vec![subnets.swap_remove(usize::from(is_second))];
+        // A regional subnet is the only one: that of an annotation, else the first.
+        if subnets.len() == 2 {
+            let is_regional = |at: &usize| !subnets[*at].is_of_one_domain();
+            let named = (0..2).find(|at| spec.is_subnet_named[*at] && is_regional(at));
+            if let Some(at) = named.or(Some(0).filter(is_regional)) {
+                subnets = vec![subnets.swap_remove(at)];
+            }
+        }
+        if spec.is_internal {
+            subnets.truncate(1);
         }
         let has = |subnets: &[Arc<Subnet>], is_ipv6| !subnets.is_empty() && subnets.iter().all(|it| it.has(is_ipv6));
         let families = match spec.families {
@@ -270,7 +276,7 @@ impl LoadBalancers {
     /// lists that other Services need, certificates of others, and the names of listeners.
     pub(super) fn fitted(
         &self,
-        desired: ResourceGraph,
+        mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
         identity: &Identity<'_>,
         spec: &LoadBalancerSpec,
@@ -278,6 +284,11 @@ impl LoadBalancers {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         let settings =
             |graph: &ResourceGraph, key: &str| graph.balancer_attributes().and_then(|it| it.get(key).cloned());
+        let has_fixed_shape = settings(seen, "shapeName").is_some_and(|it| it != "flexible");
+        if let (true, false, Some(own)) = (has_fixed_shape, spec.is_shape_named, desired.balancer_attributes().cloned())
+        {
+            desired = desired.balancer(own.matching(|key| !key.starts_with("shape")));
+        }
         if let (true, Some((wanted, None))) = (settings(seen, "shapeName") == Some(json!("flexible")), &spec.shape) {
             return Err(Error::invalid(format!(
                 "the load balancer has a flexible shape, which cannot become the fixed shape {wanted}; remove the annotation"

@@ -196,9 +196,10 @@ pub(crate) fn rule_set_settings(set: &Value) -> Attributes {
 pub(crate) fn listener_key(name: &str) -> Option<(u16, String)> {
     let (name, family) = name.strip_suffix("-IPv6").map_or((name, ""), |name| (name, "-IPv6"));
     let (protocol, port) = name.split_once('-')?;
-    let transport = match protocol {
+    let transport = match &*protocol.to_ascii_uppercase() {
         "TCP" | "HTTP" | "HTTP2" | "GRPC" => "TCP",
-        "UDP" | "TCP_AND_UDP" => protocol,
+        "UDP" => "UDP",
+        "TCP_AND_UDP" => "TCP_AND_UDP",
         _ => return None,
     };
     let number: u16 = port.parse().ok().filter(|number: &u16| number.to_string() == port)?;

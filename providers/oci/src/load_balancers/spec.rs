@@ -13,8 +13,8 @@ use provider_kit::source_ranges::configured_source_ranges;
 use serde_json::{Value, json};
 
 use super::objects::Form;
-use crate::annotations::{self as key, LoadBalancerKind, Objects, SecurityMode, TlsSettings};
-use crate::config::Config;
+use crate::annotations::{self as key, LoadBalancerKind, SecurityMode, TlsSettings};
+use crate::config::{Config, Tags};
 
 /// The port at which kube-proxy tells if a Node is healthy.
 const KUBE_PROXY_HEALTH: u16 = 10_256;
@@ -26,6 +26,8 @@ pub(crate) struct LoadBalancerSpec {
     pub(crate) is_internal: bool,
     /// Shape and limits of its bandwidth; `None` keeps the shape of an existing load balancer.
     pub(crate) shape: Option<(String, Option<(u32, u32)>)>,
+    /// If set, an annotation names the shape. The limits alone do not make an existing load balancer flexible.
+    pub(crate) is_shape_named: bool,
     /// OCIDs of the subnets, in the order of configuration and annotations.
     pub(crate) subnets: Vec<Option<String>>,
     /// `true` if an annotation names the subnet of this position.
@@ -44,8 +46,8 @@ pub(crate) struct LoadBalancerSpec {
     pub(crate) mode: SecurityMode,
     pub(crate) sources: BTreeSet<IpNet>,
     pub(crate) preserves_source: bool,
-    pub(crate) freeform: BTreeMap<String, String>,
-    pub(crate) defined: Objects,
+    /// Tags of a new load balancer.
+    pub(crate) tags: Tags,
     pub(crate) selector: Option<NodeSelector>,
     pub(crate) rule_sets: Option<BTreeMap<String, Value>>,
     pub(crate) ip_mode: Option<&'static str>,
@@ -140,14 +142,24 @@ impl Reader<'_> {
         if self.is_network { self.annotations.get(annotation) } else { None }
     }
 
+    /// Returns the value of an annotation that only load balancers have, and that counts as unset if it is empty.
+    fn filled<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
+        annotation.text_on(self.service)?;
+        self.proxied(annotation)
+    }
+
     fn shape(&mut self) -> Option<(String, Option<(u32, u32)>)> {
-        let shape = self.proxied(&key::SHAPE)?;
-        if !shape.eq_ignore_ascii_case("flexible") {
-            return Some((shape, None));
+        let shape = self.proxied(&key::SHAPE);
+        if let Some(shape) = shape.as_ref().filter(|it| !it.eq_ignore_ascii_case("flexible")) {
+            return Some((shape.clone(), None));
         }
-        let [min, max] = [&key::SHAPE_MIN, &key::SHAPE_MAX].map(|annotation| self.annotations.get(annotation));
-        for (annotation, value) in [(&key::SHAPE_MIN, min), (&key::SHAPE_MAX, max)] {
-            if value.is_none() && !self.annotations.is_set(annotation) {
+        let limits = [&key::SHAPE_MIN, &key::SHAPE_MAX];
+        let [min, max] = limits.map(|annotation| self.filled(annotation));
+        if shape.is_none() && min.or(max).is_none() {
+            return None;
+        }
+        for annotation in limits {
+            if shape.is_some() && annotation.text_on(self.service).is_none() {
                 self.annotations
                     .mistake(format!("annotation {} is missing: shape flexible needs it", annotation.key()));
             }
@@ -167,17 +179,18 @@ impl Reader<'_> {
         }
         let protocol = self.proxied(&key::BACKEND_PROTOCOL_KEY).map_or("TCP", |it| it.0);
         let tls = self.proxied(&key::TLS_PORTS).unwrap_or_default();
-        let (timeout, version) = (self.proxied(&key::IDLE_TIMEOUT), self.proxied(&key::PROXY_PROTOCOL));
+        let certificate = key::TLS_SECRET.text_on(self.service).or(key::TLS_CERTIFICATE_IDS.text_on(self.service));
+        let (timeout, version) = (self.filled(&key::IDLE_TIMEOUT), self.filled(&key::PROXY_PROTOCOL));
         let ppv2 = self.network(&key::PPV2);
         let port = |(port, transport): (ServicePort, &'static str)| {
             let is_tls = tls.contains(&port.number);
-            if protocol == "GRPC" && !is_tls {
-                let text = format!(
-                    "port {}: protocol GRPC needs TLS; add it to annotation {}",
+            if protocol == "GRPC" && !(is_tls && certificate.is_some()) {
+                self.annotations.mistake(format!(
+                    "port {}: protocol GRPC needs TLS; add the port to annotation {}, and a certificate with annotation {}",
                     port.number,
-                    key::TLS_PORTS.key()
-                );
-                self.annotations.mistake(text);
+                    key::TLS_PORTS.key(),
+                    key::TLS_SECRET.key()
+                ));
             }
             let default = if protocol == "HTTP" { 60 } else { 300 };
             let timeout = timeout.or(version.map(|_| default));
@@ -269,7 +282,7 @@ impl LoadBalancerSpec {
             let value = reader.annotations.get(annotation).filter(|it| !it.is_empty());
             subnets[at] = value.or_else(|| subnets[at].take());
         }
-        if is_internal || is_network {
+        if is_network {
             subnets.truncate(1);
         }
         let assigned = [
@@ -291,7 +304,9 @@ impl LoadBalancerSpec {
             reader.annotations.mistake(error.to_string());
             BTreeSet::new()
         });
-        if sources.is_empty() {
+        // The range that stands for all addresses stands for those of both families.
+        if sources.is_empty() || sources.iter().eq([&IpNet::from(Ipv4Net::default())]) {
+            sources.clear();
             let families = service.spec.as_ref().and_then(|it| it.ip_families.clone()).unwrap_or_default();
             let has = |family: &str| families.iter().any(|it| it == family);
             sources.extend((has("IPv4") || !has("IPv6")).then_some(IpNet::from(Ipv4Net::default())));
@@ -317,10 +332,17 @@ impl LoadBalancerSpec {
         }
         let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
         let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
+        let freeform = reader.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
+        let defined = reader.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
+        let tags = match freeform.is_empty() && defined.0.is_empty() {
+            true => config.tags.clone(),
+            false => Tags { freeform, defined },
+        };
         let spec = Self {
             kind,
             is_internal,
             shape: reader.shape(),
+            is_shape_named: reader.annotations.is_set(&key::SHAPE),
             subnets,
             is_subnet_named,
             health_port,
@@ -328,19 +350,14 @@ impl LoadBalancerSpec {
             tls_secret: secret(reader.proxied(&key::TLS_SECRET)),
             tls_backend_secret: secret(reader.proxied(&key::TLS_BACKEND_SECRET)),
             certificate_ids: reader.proxied(&key::TLS_CERTIFICATE_IDS).unwrap_or_default(),
-            tls: reader.proxied(&key::LISTENER_TLS),
-            backend_tls: reader.proxied(&key::BACKEND_TLS),
+            tls: reader.filled(&key::LISTENER_TLS),
+            backend_tls: reader.filled(&key::BACKEND_TLS),
             groups: reader.annotations.get(groups).unwrap_or_default().0,
             backend_groups: reader.annotations.get(&key::BACKEND_GROUPS).unwrap_or_default().0,
             mode,
             sources,
             preserves_source,
-            freeform: reader
-                .pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM)
-                .unwrap_or_else(|| config.tags.freeform.clone()),
-            defined: reader
-                .pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED)
-                .unwrap_or_else(|| config.tags.defined.clone()),
+            tags,
             selector: selector(&mut reader),
             rule_sets,
             ip_mode: reader.annotations.get(&key::IP_MODE).map(|it| it.0),

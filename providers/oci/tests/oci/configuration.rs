@@ -1,11 +1,16 @@
 //! Tests of the cloud configuration, of credentials, and of the reference page.
 
+use std::sync::Arc;
+
+use axum::body::Bytes;
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Setup};
 use oci_fake::{FINGERPRINT, KEY, TENANCY, USER};
+use parking_lot::Mutex;
 use provider_kit::declared::reference::{put, table};
 use provider_kit::transport::in_process;
 use provider_oci::annotations;
 use provider_oci::config::Config;
+use tower::ServiceExt;
 
 use crate::harness::{Harness, api_key, configuration};
 
@@ -22,16 +27,20 @@ fn mistakes(text: &str) -> String {
 fn mistakes_of_the_cloud_configuration_are_reported_together() {
     let lb = "loadBalancer: {subnet1: ocid1.subnet.oc1.phx.a}";
     let table = [
-        (String::new(), "auth.region, auth.tenancy, auth.user, auth.fingerprint, auth.key are missing"),
+        (String::new(), "auth.tenancy, auth.user, auth.fingerprint, auth.key are missing"),
         (String::new(), "loadBalancer.subnet1 and vcn are missing"),
         (format!("useInstancePrincipals: true\nuseWorkloadIdentity: true\n{lb}"), "are both set"),
-        (format!("useWorkloadIdentity: true\n{lb}"), "auth.region is missing"),
+        (format!("useWorkloadIdentity: true\n{lb}"), "none"),
         (format!("useInstancePrincipals: true\n{lb}"), "none"),
         ("useInstancePrincipals: true\nloadBalancer: {disabled: true}".to_owned(), "none"),
         ("auth: {useInstancePrincipals: true}\nvcn: ocid1.vcn.oc1.phx.a".to_owned(), "none"),
         (
             "useInstancePrincipals: true\nvcn: v\nloadBalancer: {securityListManagementMode: Some}".to_owned(),
             "\"Some\" is not one of All, Frontend, None",
+        ),
+        (
+            "useInstancePrincipals: true\nloadBalancer: {disabled: true, securityListManagementMode: Some}".to_owned(),
+            "none",
         ),
         ("auth: [".to_owned(), "is no YAML"),
         ("useInstancePrincipals: s3cret".to_owned(), "expected a boolean"),
@@ -46,18 +55,22 @@ fn mistakes_of_the_cloud_configuration_are_reported_together() {
 fn former_places_of_keys_and_the_defaults_of_the_go_program_are_understood() {
     let text = "auth: {useInstancePrincipals: true, compartment: c, regionKey: phx, key_passphrase: x}\nvcn: v\n\
                 loadBalancer: {disableSecurityListManagement: true}";
-    let config = Config::read(&setup(text, &[("LOAD_BALANCER_PREFIX", "test")])).unwrap();
-    assert_eq!(
-        (config.compartment.as_deref(), config.region_key.as_deref(), &*config.prefix),
-        (Some("c"), Some("phx"), "test-")
-    );
+    let variables =
+        [("LOAD_BALANCER_PREFIX", "test"), ("CLUSTER_IP_FAMILY", "ipv6"), ("ENABLE_FLEX_CIDR_CONTROLLER", "1")];
+    let config = Config::read(&setup(text, &variables)).unwrap();
+    assert_eq!((config.compartment.as_deref(), &*config.prefix), (Some("c"), "test-"));
+    assert!(config.is_ipv6 && config.has_flex_cidr && config.tags_instances);
     assert_eq!(
         (config.security_mode, config.reads, config.writes),
-        (annotations::SecurityMode::None, Some((20, 5)), Some((20, 5)))
+        (annotations::SecurityMode::None, Some((20.0, 5)), Some((20.0, 5)))
     );
-    let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {rateLimitQPSRead: 50.5, rateLimitBucketWrite: 9}";
+    let text = "useInstancePrincipals: true\nvcn: v\n\
+                loadBalancer: {disableSecurityListManagement: true, securityListManagementMode: Frontend}";
+    let config = Config::read(&setup(text, &[("LOAD_BALANCER_PREFIX", "a--")])).unwrap();
+    assert_eq!((config.security_mode, &*config.prefix), (annotations::SecurityMode::Frontend, "a--"));
+    let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {rateLimitQPSRead: 0.5, rateLimitBucketWrite: 9}";
     let config = Config::read(&setup(text, &[])).unwrap();
-    assert_eq!((config.reads, config.writes), (Some((50, 5)), Some((20, 9))));
+    assert_eq!((config.reads, config.writes), (Some((0.5, 5)), Some((20.0, 9))));
     let text = "useInstancePrincipals: true\nvcn: v\nrateLimiter: {disableRateLimiter: true}";
     assert_eq!(Config::read(&setup(text, &[])).unwrap().reads, None);
 }
@@ -82,12 +95,40 @@ async fn profile_of_oracles_command_line_signs_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn region_and_realm_decide_about_the_addresses_of_the_apis() {
+    for (region, variables, expected) in [
+        ("iad", [].as_slice(), "identity.us-ashburn-1.oci.oraclecloud.com"),
+        ("EU-Frankfurt-1", &[], "identity.eu-frankfurt-1.oci.oraclecloud.com"),
+        ("vll", &[], "identity.eu-madrid-2.oci.oraclecloud.eu"),
+        ("us-gov-phoenix-1", &[], "identity.us-gov-phoenix-1.oci.oraclegovcloud.com"),
+        ("xx-new-1", &[("OCI_DEFAULT_REALM", "oraclecloud99.com")], "identity.xx-new-1.oci.oraclecloud99.com"),
+    ] {
+        let harness = Harness::new();
+        let (router, hosts) = (harness.fake.router(), Arc::<Mutex<Vec<String>>>::default());
+        let seen = Arc::clone(&hosts);
+        let connector =
+            in_process(tower::service_fn(move |request: axum::http::Request<http_body_util::Full<Bytes>>| {
+                seen.lock().extend(request.uri().host().map(str::to_owned));
+                router.clone().oneshot(request.map(axum::body::Body::new))
+            }));
+        let text = configuration(&api_key(TENANCY, KEY).replace("us-phoenix-1", region), "");
+        harness.started_with(text, variables, &connector).await;
+        assert_eq!(hosts.lock().first().map(String::as_str), Some(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn encrypted_key_needs_its_passphrase() {
     const ENCRYPTED: &str = include_str!("encrypted.pem");
     let harness = Harness::new();
-    for (passphrase, expected) in [("", "set auth.passphrase"), ("wrong", "check auth.passphrase"), ("s3cret", "none")]
-    {
-        let auth = format!("{}  passphrase: \"{passphrase}\"\n", api_key(TENANCY, ENCRYPTED));
+    for (key, passphrase, expected) in [
+        ("passphrase", "", "set auth.passphrase"),
+        ("passphrase", "wrong", "check auth.passphrase"),
+        ("passphrase", "s3cret", "none"),
+        ("key_passphrase", "s3cret", "none"),
+        ("key_passphrase: other\n  passphrase", "s3cret", "none"),
+    ] {
+        let auth = format!("{}  {key}: \"{passphrase}\"\n", api_key(TENANCY, ENCRYPTED));
         let setup = setup(&configuration(&auth, "http://oci"), &[]);
         let config = Config::read(&setup).unwrap();
         let provider = provider_oci::Oci::new(config, &setup, &in_process(harness.fake.router())).unwrap();

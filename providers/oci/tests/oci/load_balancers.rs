@@ -285,6 +285,118 @@ async fn shape_stays_without_an_annotation_and_follows_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_alone_change_a_flexible_load_balancer_and_not_a_fixed_one() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let limits = [(format!("{LB}shape-flex-min"), "20"), (format!("{LB}shape-flex-max"), "400")];
+    let mut web = service(&[], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let mut limited = annotated(&limits, json!({}));
+    limited.status.clone_from(&web.status);
+    harness.ensure(&provider, &mut limited).await.unwrap();
+    let shown = harness.balancer("loadbalancer");
+    assert_eq!(shown["shapeDetails"], json!({"minimumBandwidthInMbps": 20, "maximumBandwidthInMbps": 400}));
+    let id = shown["id"].as_str().unwrap();
+    harness.fake.lock().objects.get_mut(id).unwrap()["shapeName"] = "100Mbps".into();
+    harness.fake.fault_injector().forget_requests();
+    harness.ensure(&provider, &mut limited).await.unwrap();
+    assert_eq!(harness.changes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_count_as_the_go_program_reads_them() {
+    let harness = Harness::new();
+    let provider = harness.started_as(&[], "tags: {loadBalancer: {defined: {cost: {center: \"7\"}}}}\n").await;
+    let all = [
+        (KIND.to_owned(), "NLB"),
+        (format!("{OCI}security-rule-management-mode"), "SL-Frontend"),
+        (format!("{OCI}oci-backend-network-security-group"), "a,b,c,d,e,f"),
+        (format!("{NLB}initial-freeform-tags-override"), r#"{"team": "web"}"#),
+    ];
+    let both = json!({"ipFamilies": ["IPv4", "IPv6"], "loadBalancerSourceRanges": ["0.0.0.0/0"]});
+    let mut web = annotated(&all, both);
+    harness.ensure(&provider, &mut web).await.unwrap();
+    let made = harness.balancer("networkloadbalancer");
+    assert_eq!((&made["definedTags"], &made["freeformTags"]["team"]), (&json!({}), &json!("web")));
+
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let empty = ["connection-idle-timeout", "connection-proxy-protocol-version", "subnet1", "tls-secret", "ssl-ports"];
+    let mut all: Vec<_> = empty.iter().map(|key| (format!("{LB}{key}"), "")).collect();
+    all.push((format!("{OCI}oci-load-balancer-listener-ssl-config"), ""));
+    harness.ensure(&provider, &mut annotated(&all, json!({}))).await.unwrap();
+    assert_eq!(harness.balancer("loadbalancer")["listeners"]["TCP-80"]["connectionConfiguration"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn default_source_range_stands_for_both_families() {
+    let harness = Harness::new();
+    for subnet in [LB_SUBNET, NODE_SUBNET] {
+        harness.fake.lock().objects.get_mut(subnet).unwrap()["ipv6CidrBlock"] = "2603:c020::/64".into();
+    }
+    let provider = harness.started().await;
+    let more = json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"], "loadBalancerSourceRanges": ["0.0.0.0/0"]});
+    let mode = format!("{NLB}security-list-management-mode");
+    harness.ensure(&provider, &mut service(&[(KIND, "nlb"), (&mode, "Frontend")], more)).await.unwrap();
+    assert_eq!(rules(&harness, "balancers", "ingress"), ["0.0.0.0/0 80", "::/0 80"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regional_subnet_of_an_annotation_is_the_only_one() {
+    let harness = Harness::new();
+    let subnet = |name: &str, domain: &str| {
+        let mut cloud = harness.fake.lock();
+        let mut subnet = cloud.objects[LB_SUBNET].clone();
+        let id = format!("ocid1.subnet.oc1.phx.{name}");
+        (subnet["id"], subnet["availabilityDomain"]) = (json!(id), json!(domain));
+        cloud.objects.insert(id.clone(), subnet);
+        id
+    };
+    let [regional, other] = ["regional", "other"].map(|name| subnet(name, ""));
+    let [first, second] = ["first", "second"].map(|name| subnet(name, "Uocm:PHX-AD-1"));
+    let (subnet1, subnet2, internal) = (format!("{LB}subnet1"), format!("{LB}subnet2"), format!("{LB}internal"));
+    for (annotations, expected) in [
+        (vec![], vec![LB_SUBNET]),
+        (vec![(&subnet1, &first), (&subnet2, &second)], vec![&first, &second]),
+        (vec![(&subnet1, &regional), (&subnet2, &other)], vec![&regional]),
+        (vec![(&subnet1, &first), (&subnet2, &regional)], vec![&regional]),
+        (vec![(&subnet2, &regional)], vec![&regional]),
+    ] {
+        let internal = [(internal.as_str(), "true")];
+        for more in [&[][..], &internal] {
+            let annotations: Vec<_> = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            let provider = harness.started().await;
+            let mut web = service(&[&annotations, more].concat(), json!({}));
+            harness.ensure(&provider, &mut web).await.unwrap();
+            let expected = if more.is_empty() { &expected[..] } else { &expected[..1] };
+            assert_eq!(harness.balancer("loadbalancer")["subnetIds"], json!(expected), "{annotations:?}");
+            harness.delete(&provider, &web).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn listener_with_the_protocol_in_lower_case_is_the_services() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut web = service(&[], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    {
+        let id = harness.balancer("loadbalancer")["id"].as_str().unwrap().to_owned();
+        let mut cloud = harness.fake.lock();
+        let listeners = &mut cloud.objects.get_mut(&id).unwrap()["listeners"];
+        let mut listener = listeners["TCP-80"].take();
+        (listener["name"], listener["protocol"]) = ("http-80".into(), "HTTP".into());
+        *listeners = json!({"http-80": listener});
+    }
+    let mut http = service(&[(&format!("{LB}backend-protocol"), "http")], json!({}));
+    http.status.clone_from(&web.status);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut http).await.unwrap();
+    assert_eq!(harness.fake.fault_injector().changes(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn load_balancer_of_a_user_is_adopted_and_kept() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -395,6 +507,7 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
         (lb("connection-proxy-protocol-version", "v2"), json!({}), "connection-proxy-protocol-version"),
         (lb("backend-protocol", "UDPX"), json!({}), "one of TCP, HTTP, GRPC"),
         (lb("backend-protocol", "GRPC"), json!({}), "needs TLS"),
+        ([lb("backend-protocol", "GRPC"), lb("ssl-ports", "80")].concat(), json!({}), "needs TLS"),
         (oci("oci-network-security-groups", "a,b,c,d,e,f"), json!({}), "at most five"),
         (oci("oci-network-security-groups", "a,b,"), json!({}), "an item is empty"),
         (oci("initial-freeform-tags-override", "{"), json!({}), "initial-freeform-tags-override"),

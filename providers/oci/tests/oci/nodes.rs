@@ -63,6 +63,35 @@ async fn node_gets_the_labels_of_its_instance_under_both_forms_of_provider_id() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn instance_of_another_network_does_not_stand_for_a_node() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let address = node(&harness).addresses[0].address.to_string();
+    let by_address = Node { provider_id: "".into(), name: address.as_str().into(), ..node(&harness) };
+    {
+        let mut cloud = harness.fake.lock();
+        let id = cloud.add_instance("theirs");
+        let number = id.rsplit('.').next().unwrap().to_owned();
+        let mut subnet = cloud.objects[oci_fake::NODE_SUBNET].clone();
+        (subnet["id"], subnet["vcnId"]) = (json!("ocid1.subnet.oc1.phx.theirs"), json!("ocid1.vcn.oc1.phx.theirs"));
+        cloud.objects.insert("ocid1.subnet.oc1.phx.theirs".to_owned(), subnet);
+        for it in cloud.objects.iter_mut().filter(|(id, _)| id.ends_with(&number)).map(|(_, it)| it) {
+            if it["subnetId"].is_string() {
+                it["subnetId"] = "ocid1.subnet.oc1.phx.theirs".into();
+            }
+            for key in ["privateIp", "ipAddress"] {
+                if it[key].is_string() {
+                    it[key] = json!(address);
+                }
+            }
+        }
+    }
+    let found = state(&provider, &by_address).await.unwrap();
+    let InstanceState::Present { metadata: Some(metadata), .. } = found else { panic!("{found:?}") };
+    assert_eq!(metadata.provider_id, &*node(&harness).provider_id);
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_with_another_name_than_its_instance_is_not_gone_while_lists_fail() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -191,4 +220,12 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
         harness.fake.lock().all("privateip").filter(|it| it["freeformTags"]["pod-cidr"].is_string()).cloned().collect();
     assert_eq!((blocks.len(), &blocks[0]["cidrPrefixLength"]), (1, &json!(26)));
     assert!(harness.events().contains("is not a power of two"), "the other Node says why it has none");
+    harness.fake.lock().change_instance("worker-2", |it| it["metadata"] = json!({}));
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    harness.events();
+    harness.fake.fault_injector().forget_requests();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let id = harness.cluster.nodes()[1].provider_id.trim_start_matches("oci://").to_owned();
+    let reads = harness.fake.fault_injector().requests().iter().filter(|it| it.path.ends_with(&id)).count();
+    assert_eq!((&*harness.events(), reads), ("", 0), "an instance that asks for no range is not read all the time");
 }
