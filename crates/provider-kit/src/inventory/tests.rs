@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cloud_provider::Error;
 
 use super::*;
+use crate::load_balancers::Machines;
 use crate::paging::{ListProperties, Page, read_pages};
 use crate::provider_id::ProviderIds;
 
@@ -42,6 +43,8 @@ struct Acme {
     /// Single reads of only the state.
     briefs: AtomicUsize,
     fails: AtomicBool,
+    /// If set, failures are *invalid*.
+    is_invalid: AtomicBool,
     /// If set, no request is left for reads that are not urgent.
     holds_back: AtomicBool,
     lists: AtomicUsize,
@@ -51,7 +54,11 @@ struct Acme {
 
 impl Acme {
     fn answer<T>(&self, answer: T) -> Result<T> {
-        if self.fails.load(Ordering::SeqCst) { Err(Error::unauthorized("answered 401")) } else { Ok(answer) }
+        match self.fails.load(Ordering::SeqCst) {
+            true if self.is_invalid.load(Ordering::SeqCst) => Err(Error::invalid("answered 400")),
+            true => Err(Error::unauthorized("answered 401")),
+            false => Ok(answer),
+        }
     }
 
     fn matching(&self, what: impl Fn(&Vm) -> bool) -> Result<Vec<Vm>> {
@@ -413,6 +420,19 @@ async fn errors_and_partial_lists_prove_no_absence() {
     assert!(answers.iter().all(Result::is_ok));
     nobody_is_gone(&answers);
     assert_eq!(inventory.costs(), (1, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn machine_that_cannot_be_read_counts_as_one_of_this_cloud_in_control_reads() {
+    let inventory = acme(3);
+    let source = inventory.source();
+    let foreign = Node { provider_id: "other://i-1".into(), ..Node::default() };
+    assert!(source.has(&foreign).await.unwrap_err().is_invalid());
+    assert!(source.has(&joined([1])[0]).await.unwrap());
+    source.fails.store(true, Ordering::SeqCst);
+    source.is_invalid.store(true, Ordering::SeqCst);
+    let error = source.has(&joined([1])[0]).await.unwrap_err();
+    assert!(!error.is_invalid() && error.to_string() == "machine i-1: answered 400", "{error}");
 }
 
 #[tokio::test(start_paused = true)]

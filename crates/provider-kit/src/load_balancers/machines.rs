@@ -1,6 +1,6 @@
 //! The machines of a cloud, as far as load balancers need them.
 
-use cloud_provider::{Node, Result, async_trait};
+use cloud_provider::{Error, Node, Result, async_trait};
 
 use super::Targets;
 use crate::inventory::{Machine, MachineSource, SharedPriority};
@@ -27,7 +27,10 @@ pub trait Machines: Send + Sync + 'static {
 impl<S: MachineSource> Machines for S {
     async fn has(&self, node: &Node) -> Result<bool> {
         let id = self.machine_id(&node.provider_id)?;
-        Ok(self.state_by_id(id, Priority::Urgent).await?.is_some())
+        // Only the provider ID tells that the Node is no machine of this cloud. An *invalid* answer, such as a 400 or a
+        // credential that cannot be read, would otherwise stand for a cluster without machines.
+        let read = |error: Error| if error.is_invalid() { error.context(format!("machine {id}")) } else { error };
+        Ok(self.state_by_id(id, Priority::Urgent).await.map_err(read)?.is_some())
     }
 
     async fn ids(&self) -> Result<Targets> {
