@@ -301,8 +301,8 @@ fn file_of(setup: &Setup, path: &str) -> Result<File> {
 /// Reads a profile of the file of Oracle's command line: an API key and the region, or a session token.
 pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<String, String>> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Error::invalid(format!("{shown} cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::unauthorized(format!("{shown} cannot be read: {error}")))?;
     let (mut section, mut own, mut defaults) = (String::new(), BTreeMap::new(), BTreeMap::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
         if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -315,5 +315,9 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
         }
     }
     defaults.append(&mut own);
-    if defaults.is_empty() { Err(Error::invalid(format!("{shown} has no profile {name:?}"))) } else { Ok(defaults) }
+    if defaults.is_empty() {
+        Err(Error::unauthorized(format!("{shown} has no profile {name:?}")))
+    } else {
+        Ok(defaults)
+    }
 }

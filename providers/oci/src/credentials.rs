@@ -248,13 +248,15 @@ impl Issuer for KeySource {
         if let Some(account) = &self.account {
             return self.of_account(account).await;
         }
-        match &self.config.auth {
-            Auth::Key(key) => self.api_key(self.config.renewed_key()?.as_ref().unwrap_or(key)),
+        let issued = match &self.config.auth {
+            Auth::Key(key) => self.config.renewed_key().and_then(|new| self.api_key(new.as_ref().unwrap_or(key))),
             Auth::Profile(path, name) => self.of_profile(path, name),
             Auth::Instance => self.instance().await,
             Auth::Workload => self.workload().await,
             Auth::Offline => Err(Error::unauthorized("there is no credential")),
-        }
+        };
+        // A mistake in the credential is no mistake of the object that a request is for.
+        issued.map_err(|error| if error.is_invalid() { Error::unauthorized(error.to_string()) } else { error })
     }
 }
 

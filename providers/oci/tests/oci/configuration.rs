@@ -90,8 +90,12 @@ async fn profile_of_oracles_command_line_signs_requests() {
     harness.started_with(configuration(&auth("ccm"), "http://oci"), &[], &in_process(harness.fake.router())).await;
     let setup = setup(&configuration(&auth("other"), "http://oci"), &[]);
     let provider = provider_oci::Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(harness.fake.router()));
-    let error = provider.unwrap().initialize(&harness.context()).await.unwrap_err().to_string();
-    assert!(error.contains("has no user") || error.contains("has no key_file"), "{error}");
+    let error = provider.unwrap().initialize(&harness.context()).await.unwrap_err();
+    assert!(error.to_string().contains("has no user") || error.to_string().contains("has no key_file"), "{error}");
+    assert!(
+        error.chain().any(cloud_provider::Error::is_unauthorized),
+        "the mistake is one of the credential: {error:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

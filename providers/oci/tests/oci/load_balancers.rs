@@ -397,6 +397,18 @@ async fn listener_with_the_protocol_in_lower_case_is_the_services() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn machines_that_cannot_be_read_do_not_prove_that_a_load_balancer_is_gone() {
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
+    harness.ensure(&harness.started().await, &mut web).await.unwrap();
+    // The credential of another tenancy shows no load balancer.
+    harness.fake.lock().is_confused = true;
+    harness.fake.fault_injector().fail(Fault::refused_as("GET /instances/{id}", 400, "InvalidParameter", "odd"));
+    let error = harness.delete(&harness.started().await, &web).await.unwrap_err().to_string();
+    assert!(error.contains("cannot verify that load balancer") && error.contains("odd"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn load_balancer_of_a_user_is_adopted_and_kept() {
     let harness = Harness::new();
     let provider = harness.started().await;
