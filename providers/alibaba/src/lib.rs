@@ -5,6 +5,7 @@
 
 pub mod annotations;
 mod api;
+mod cen;
 pub mod config;
 mod credentials;
 mod endpoints;

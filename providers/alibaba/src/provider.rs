@@ -69,7 +69,7 @@ impl Alibaba {
         let api = Api::new(config, setup, &furnish)?;
         let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
-        let routes = VpcRoutes::new(api.clone(), inventory.clone());
+        let routes = VpcRoutes::new(api.clone(), cluster.clone(), inventory.clone());
         Ok(Self {
             name: NAME,
             load_balancers: Arc::new(load_balancers(api.clone(), source, &cluster, setup)),

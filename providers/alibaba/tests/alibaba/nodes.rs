@@ -5,11 +5,11 @@ use std::sync::Arc;
 use alibaba_fake::Fault;
 use cloud_provider::{
     AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
-    Result, Route,
+    Result,
 };
 use serde_json::json;
 
-use crate::harness::{Harness, cluster};
+use crate::harness::Harness;
 
 const EVERYTHING: LookupRequest =
     LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
@@ -120,39 +120,4 @@ async fn stopped_instance_is_shut_down_and_a_stopping_one_is_not() {
             "{status}: {found:?}"
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
-    let route = |node: &str, range: &str| Route {
-        target_node: node.into(),
-        destination_cidr: range.into(),
-        ..Route::default()
-    };
-    let [one, two] = [route("worker-1", "10.244.0.0/24"), route("worker-2", "10.244.1.0/24")];
-    let (one, two) = tokio::join!(routes.create(&cluster, "", &one), routes.create(&cluster, "", &two));
-    one.and(two).unwrap();
-    assert!(harness.fake.lock().all("interface").iter().all(|it| it["SourceDestCheck"] == false));
-    let listed = routes.list(&cluster).await.unwrap();
-    assert_eq!(listed.len(), 2);
-    let changes = harness.changes();
-    assert!(changes.iter().filter(|it| *it == "CreateRouteEntries").count() <= 2, "{changes:?}");
-    for route in &listed {
-        routes.delete(&cluster, route).await.unwrap();
-    }
-    assert!(harness.fake.lock().all("route").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn vpc_with_two_route_tables_needs_the_setting() {
-    let harness = Harness::new().with("routeTableIDs", "");
-    let provider = harness.started().await;
-    assert!(provider.routes().unwrap().list(&cluster()).await.unwrap().is_empty());
-    let harness = Harness::new().with("routeTableIDs", "");
-    harness.fake.lock().add("table", json!({"RouteTableId": "vtb-2", "VpcId": alibaba_fake::VPC}));
-    let error = harness.started().await.routes().unwrap().list(&cluster()).await.unwrap_err().to_string();
-    assert!(error.contains("vtb-main, vtb-2") && error.contains("Global.routeTableIDs"), "{error}");
 }
