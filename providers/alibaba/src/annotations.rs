@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Service;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::Annotations;
 use provider_kit::declared::{Kind, Value as Declared, forms};
 use provider_kit::node_selector::NodeSelector;
@@ -30,9 +31,10 @@ const TYPE: Kind<bool> = Kind::one_of(&[("clb", false), ("nlb", true)]);
 const BACKEND: Kind<bool> = Kind::one_of(&[("ecs", false), ("eni", true)]);
 const GROUP_TYPE: Kind<String> =
     Kind::of("Instance or Ip", |text| ["Instance", "Ip"].contains(&text).then(|| text.to_owned()));
-const BACKEND_IP_KIND: Kind<String> = Kind::of("one of ipv4, ipv6, dualstack", |text| {
-    let text = text.to_ascii_lowercase();
-    ["ipv4", "ipv6", "dualstack"].contains(&&*text).then_some(text)
+const FAMILY: Kind<AddressFamily> = Kind::of("one of ipv4, ipv6, dualstack", |text| {
+    let all = [AddressFamily::Ipv4, AddressFamily::Ipv6, AddressFamily::Dualstack];
+    let at = ["ipv4", "ipv6", "dualstack"].iter().position(|it| text.eq_ignore_ascii_case(it));
+    at.map(|at| all[at])
 });
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
@@ -306,8 +308,8 @@ provider_kit::declare! {
     pub IGNORE_WEIGHT: bool = "ignore-weight-update", kind(TRUTH), default("off"), decides_targets();
     /// Labels of the Nodes that are backends.
     pub BACKEND_LABEL: NodeSelector = "backend-label", kind(LABELS), default_description("all Nodes"), decides_targets();
-    /// IP version of Pods as backends: `ipv4`, or `ipv6` with the feature gate `IPv6DualStack`.
-    pub BACKEND_IP: String = "backend-ip-version", kind(BACKEND_IP_KIND), default("ipv4"), decides_targets();
+    /// IP version of Pods as backends. `ipv6` and `dualstack` need the feature gate `IPv6DualStack` and the annotation `ip-version`: `ipv6` (CLB), or `DualStack` (NLB).
+    pub BACKEND_IP: AddressFamily = "backend-ip-version", kind(FAMILY), default("ipv4"), decides_targets();
     /// Removes cordoned Nodes from the backends.
     pub REMOVE_CORDONED: bool = "remove-unscheduled-backend", kind(TRUTH), default("off"), decides_targets();
 }

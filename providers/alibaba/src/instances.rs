@@ -43,11 +43,7 @@ wire! {
     Eip { ip_address: Box<str> }
     VpcAttributes { private_ip_address: Ips }
     Interfaces { network_interface: Vec<Interface> }
-    /// A network interface; only `DescribeNetworkInterfaces` answers the check and the IPv6 addresses.
-    Interface {
-        network_interface_id: Box<str>, r#type: Box<str>, primary_ip_address: Box<str>, instance_id: Box<str>,
-        source_dest_check: bool, ipv6_sets: Ipv6Sets, private_ip_address: Box<str>,
-    }
+    Interface { network_interface_id: Box<str>, r#type: Box<str>, ipv6_sets: Ipv6Sets }
     Ipv6Sets { ipv6_set: Vec<Ipv6Set> }
     Ipv6Set { ipv6_address: Option<IpAddr> }
     Tags { tag: Vec<Tag> }
@@ -70,6 +66,8 @@ pub(crate) struct Instance {
     labels: Box<[(&'static str, Box<str>)]>,
     public: Box<[IpAddr]>,
     pub(crate) private: Box<[IpAddr]>,
+    /// IPv6 addresses of the primary network interface.
+    ipv6: Box<[IpAddr]>,
     /// The primary network interface.
     pub(crate) interface: Box<str>,
 }
@@ -85,7 +83,9 @@ impl From<InstanceAnswer> for Instance {
             ("nodepool-id", pool.unwrap_or_default().into()),
         ];
         let eip = it.eip_address.ip_address.parse().ok();
+        let ipv6 = primary.iter().flat_map(|it| &it.ipv6_sets.ipv6_set).filter_map(|it| it.ipv6_address);
         Self {
+            ipv6: ipv6.collect(),
             interface: primary.map(|it| it.network_interface_id.clone()).unwrap_or_default(),
             id: format!("{}.{}", it.region_id, it.instance_id).into(),
             name: it.instance_name,
@@ -245,13 +245,15 @@ impl MachineSource for Source {
     fn metadata(&self, it: &Instance, _node: &Node) -> InstanceMetadata {
         let public = it.public.iter().copied();
         let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
+        let ipv6 = it.ipv6.iter().filter(|_| self.api.config.has_dual_stack);
+        let internal = it.private.iter().chain(ipv6).copied();
         let labels = it.labels.iter().map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
         InstanceMetadata {
             provider_id: it.id.to_string(),
             instance_type: it.kind.to_string(),
             zone: it.zone.to_string(),
             region: parts(&it.id).0.to_owned(),
-            node_addresses: addresses.internal(it.private.iter().copied()).build(),
+            node_addresses: addresses.internal(internal).build(),
             additional_labels: labels.collect::<BTreeMap<_, _>>(),
         }
     }

@@ -9,6 +9,7 @@ mod cen;
 pub mod config;
 mod credentials;
 mod endpoints;
+mod gates;
 mod instances;
 mod load_balancers;
 mod metrics;

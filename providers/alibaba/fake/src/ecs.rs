@@ -3,7 +3,7 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::world::{array, has_tags, only, text};
+use crate::world::{array, has_tags, text};
 use crate::{Answer, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
@@ -40,6 +40,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && (is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
                         || array(&it["PrivateIpSets"]["PrivateIpSet"])
                             .any(|set| is_one_of("PrivateIpAddress", &set["PrivateIpAddress"])))
+                    && (body["Ipv6Address"].is_null()
+                        || array(&it["Ipv6Sets"]["Ipv6Set"]).any(|set| is_one_of("Ipv6Address", &set["Ipv6Address"])))
                     && (body["InstanceId"].is_null() || body["InstanceId"] == it["InstanceId"])
             });
             world.token_page(found, body, "MaxResults", ["NetworkInterfaceSets", "NetworkInterfaceSet"])

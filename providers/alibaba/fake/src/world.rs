@@ -136,7 +136,8 @@ impl World {
             "PublicIpAddress": {"IpAddress": []}, "InnerIpAddress": {"IpAddress": []},
             "EipAddress": {"IpAddress": format!("203.0.{high}.{low}"), "AllocationId": format!("eip-{number}")},
             "VpcAttributes": {"VpcId": VPC, "VSwitchId": "vsw-a", "PrivateIpAddress": {"IpAddress": [ip]}},
-            "NetworkInterfaces": {"NetworkInterface": [{"NetworkInterfaceId": eni, "Type": "Primary", "PrimaryIpAddress": ip}]},
+            "NetworkInterfaces": {"NetworkInterface": [{"NetworkInterfaceId": eni, "Type": "Primary", "PrimaryIpAddress": ip,
+                "Ipv6Sets": {"Ipv6Set": [{"Ipv6Address": format!("fd00::{number:x}")}]}}]},
             "Tags": {"Tag": [{"TagKey": "ack.aliyun.com", "TagValue": "testbed"}]}, "_account": account}));
         self.add(
             "interface",

@@ -116,6 +116,8 @@ objects! {
     /// A server group of an NLB.
     NetworkGroup [
         Field::create_only("Protocol"),
+        Field::create_only("AddressIPVersion").setting(&key::BACKEND_IP),
+        Field::update("IpVersionAffinityMode").setting(&key::BACKEND_IP),
         Field::create_only("AnyPortEnabled").setting(&key::PORT_RANGES),
         Field::create_only("ServerGroupType").filled_by(&key::SERVER_GROUP),
         Field::update("Scheduler").filled_by(&key::SCHEDULING),

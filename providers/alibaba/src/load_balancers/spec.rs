@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Service;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{Attributes, Resource, each_port, filled};
 use provider_kit::node_selector::NodeSelector;
@@ -34,7 +35,8 @@ pub(crate) struct Spec {
     pub(super) mode: Mode,
     /// Backends of an NLB are addresses instead of instances.
     pub(super) has_addresses: bool,
-    pub(super) has_ipv6_backends: bool,
+    /// IP families of Pods as backends.
+    pub(super) family: AddressFamily,
     pub(super) weight: u32,
     /// Weight of all backends together.
     pub(super) total_weight: Option<u32>,
@@ -120,7 +122,7 @@ impl Spec {
         // Groups and weights count in a load balancer of the user only.
         let (groups, total_weight) = (annotations.get(&key::GROUPS), annotations.get(&key::WEIGHT_TOTAL));
         let groups = groups.filter(|_| requested.is_some()).unwrap_or_default().0;
-        let ipv6 = annotations.get(&key::BACKEND_IP).is_some_and(|it| it == "ipv6") && config.has_dual_stack;
+        let family = family(is_network, config, &mut annotations);
         let spec = Self {
             kind: names::kind(is_network, requested.is_some()),
             overrides: overrides.unwrap_or_default(),
@@ -128,10 +130,10 @@ impl Spec {
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
             shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
-            ports: ports(service, is_network, mode, &groups, &mut annotations),
+            ports: ports(service, is_network, mode, family, &groups, &mut annotations),
             mode,
             has_addresses: is_network && annotations.get(&key::SERVER_GROUP).is_some_and(|it| it == "Ip"),
-            has_ipv6_backends: ipv6,
+            family,
             weight: annotations.get(&key::DEFAULT_WEIGHT).unwrap_or(100),
             total_weight: total_weight.filter(|_| !groups.is_empty()),
             ignores_weights: annotations.get(&key::IGNORE_WEIGHT).unwrap_or_default(),
@@ -158,6 +160,17 @@ impl Spec {
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
     }
+}
+
+/// Returns the IP families of Pods as backends. Others than IPv4 need the feature gate and a load balancer of that
+/// version: an IPv6 CLB, or a dual-stack NLB.
+fn family(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> AddressFamily {
+    let wanted = annotations.get(&key::BACKEND_IP).unwrap_or_default();
+    let needed = if is_network { "DualStack" } else { "ipv6" };
+    let is_possible = config.has_dual_stack
+        && annotations.get(&key::IP_VERSION).is_some_and(|it| it.eq_ignore_ascii_case(needed))
+        && (is_network || wanted != AddressFamily::Dualstack);
+    if is_possible { wanted } else { AddressFamily::Ipv4 }
 }
 
 fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> Attributes {
@@ -214,6 +227,7 @@ fn ports(
     service: &Service,
     is_network: bool,
     mode: Mode,
+    family: AddressFamily,
     groups: &BTreeMap<u16, key::Group>,
     annotations: &mut Annotations<'_>,
 ) -> Vec<Port> {
@@ -224,7 +238,7 @@ fn ports(
     let classic = object::<ClassicListener>(annotations);
     let [network, group] = match is_network {
         false => [json!({}), json!({})],
-        true => [object::<NetworkListener>(annotations), network_group(annotations)],
+        true => [object::<NetworkListener>(annotations), network_group(family, annotations)],
     };
     let of_service = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let mut all: Vec<Port> = Vec::new();
@@ -353,8 +367,14 @@ fn take_any_port(group: &mut Value, port: &Port, annotations: &mut Annotations<'
     }
 }
 
-fn network_group(annotations: &mut Annotations<'_>) -> Value {
+fn network_group(family: AddressFamily, annotations: &mut Annotations<'_>) -> Value {
     let mut all = object::<NetworkGroup>(annotations);
+    if family != AddressFamily::Ipv4 {
+        // Traffic stays in its IP family only where there are backends of both.
+        let is_mixed = family == AddressFamily::Dualstack;
+        all["AddressIPVersion"] = json!("DualStack");
+        all["IpVersionAffinityMode"] = json!(if is_mixed { "Affinity" } else { "NonAffinity" });
+    }
     // The API writes two of them with a capital.
     if let Some(text @ ("wrr" | "wlc")) = all["Scheduler"].as_str() {
         all["Scheduler"] = json!(capitalized(text));

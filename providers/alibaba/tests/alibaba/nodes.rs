@@ -54,6 +54,14 @@ async fn both_forms_of_the_provider_id_name_the_instance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ipv6_addresses_follow_with_the_feature_gate() {
+    let harness = Harness::new().with("featureGates", "IPv6DualStack=true");
+    let found = metadata(&harness, with_ip("10.0.0.1")).await;
+    let shown: Vec<_> = found.node_addresses.iter().map(|it| format!("{} {}", it.kind.as_str(), it.address)).collect();
+    assert_eq!(shown, ["ExternalIP 203.0.0.1", "InternalIP 10.0.0.1", "InternalIP fd00::1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
     let harness = Harness::new();
     for node in [with_id("ack-hybrid://x"), with_id("nodot")] {
