@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::{Api, ECS, Query, wire};
+use crate::lingjun::{self, is_lingjun};
 use crate::{ALIAS, NAME};
 
 /// IDs of one request, and instances of one page.
@@ -25,7 +26,11 @@ pub(crate) const AT_ONCE: usize = 100;
 /// Time for which single reads wait for others, to share a request.
 const WINDOW: Duration = Duration::from_millis(20);
 /// Labels of Nodes that are not managed at all.
-const EXCLUDED: [&str; 2] = ["service.alibabacloud.com/exclude-node", "service.beta.kubernetes.io/exclude-node"];
+const EXCLUDED: [&str; 3] = [
+    "service.alibabacloud.com/exclude-node",
+    "service.beta.kubernetes.io/exclude-node",
+    "alibabacloud.com/lingjun-tianwen-environment",
+];
 /// The annotation by which the kubelet chooses the address of its Node.
 const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const LABELS: &str = "node.alibabacloud.com/";
@@ -339,17 +344,32 @@ fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
 #[async_trait]
 impl Instances for Nodes {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        let known = self.known_by_address(nodes, request).await;
+        let of_ecs: Vec<_> = nodes.iter().filter(|node| !is_lingjun(node)).cloned().collect();
+        let known = self.known_by_address(&of_ecs, request).await;
         let asked: Vec<_> = known.iter().flatten().cloned().collect();
         let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
-        let state = |(node, known): (&Arc<Node>, Result<_>)| {
-            let found = known.and_then(|_| found.next().unwrap_or_else(|| Err(Error::other("no answer"))));
-            match exclusion(node) {
-                Some(reason) => Err(Error::invalid(reason)),
-                None => self.state(found?, node, request),
-            }
-        };
-        nodes.iter().zip(known).map(state).collect()
+        let mut known = known.into_iter();
+        let mut states = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let state = match (is_lingjun(node), exclusion(node)) {
+                (true, None) => lingjun::state(&self.0.source().api, node, request).await,
+                (true, Some(reason)) => Err(Error::invalid(reason)),
+                (false, excluded) => {
+                    let found = match known.next() {
+                        Some(Ok(_)) => found.next(),
+                        Some(Err(error)) => Some(Err(error)),
+                        None => None,
+                    };
+                    let found = found.unwrap_or_else(|| Err(Error::other("a Node got no answer")));
+                    match excluded {
+                        Some(reason) => Err(Error::invalid(reason)),
+                        None => found.and_then(|found| self.state(found, node, request)),
+                    }
+                }
+            };
+            states.push(state);
+        }
+        states
     }
 }
 

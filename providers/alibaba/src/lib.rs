@@ -11,6 +11,7 @@ mod credentials;
 mod endpoints;
 mod gates;
 mod instances;
+mod lingjun;
 mod load_balancers;
 mod metrics;
 mod provider;

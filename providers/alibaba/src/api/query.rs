@@ -89,11 +89,12 @@ impl Query {
         let call = Call::post("/", &[]).operation(format!("{name} {}", self.action)).with_priority(self.priority);
         let call = call.header("x-acs-action", self.action).header("x-acs-version", version);
         let call = self.fields.iter().fold(call, |call, (key, value)| call.nested(key, value, ""));
-        // Changes of NLB have their parameters in the body, all other requests in the query.
-        match (self.is_read(), name) {
-            (true, _) => call.reading().list(),
-            (false, "nlb") => call.form(),
-            (false, _) => call,
+        let call = if self.is_read() { call.reading().list() } else { call };
+        // Changes of NLB and all requests about Lingjun have their parameters in the body, all other requests in the query.
+        match name {
+            "eflo-controller" => call.form(),
+            "nlb" if !self.is_read() => call.form(),
+            _ => call,
         }
     }
 }

@@ -74,6 +74,29 @@ async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lingjun_node_keeps_its_addresses_and_is_gone_when_the_cloud_says_so() {
+    let harness = Harness::new();
+    harness.fake.lock().add("lingjun", json!({"NodeId": "e01-cn-1", "OperatingState": "Using"}));
+    let node = |id: &str, label: &str| {
+        let labels = [("alibabacloud.com/lingjun-worker", "true"), (label, "")].into_iter().collect();
+        Node { labels, provider_id: id.into(), ..with_ip("10.9.0.1") }
+    };
+    let found = metadata(&harness, node("e01-cn-1", "x")).await;
+    assert_eq!((&*found.provider_id, &*found.node_addresses[0].address), ("e01-cn-1", "10.9.0.1"));
+    assert!(matches!(state(&harness, node("e01-cn-2", "x")).await, Ok(InstanceState::Gone(_))));
+    let error = state(&harness, node("e01-cn-1", "alibabacloud.com/lingjun-tianwen-environment")).await.unwrap_err();
+    assert!(error.to_string().contains("is not managed"), "{error}");
+    assert!(state(&harness, with_id("e01-cn-1")).await.unwrap_err().is_invalid(), "without the label");
+    let provider = harness.started().await;
+    let nodes = [with_ip("10.0.0.1"), node("e01-cn-1", "x"), with_ip("10.0.0.2")].map(Arc::new);
+    let states = provider.instances().unwrap().lookup(&nodes, EVERYTHING).await;
+    assert!(states.iter().all(|it| matches!(it, Ok(InstanceState::Present { .. }))), "{states:?}");
+    harness.fake.fault_injector().fail(Fault::code("GET /eflo/DescribeNode", "Forbidden.RAM").times(9));
+    let failed = provider.instances().unwrap().lookup(&nodes[1..2], EVERYTHING).await.remove(0);
+    assert!(failed.unwrap_err().is_unauthorized());
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_without_provider_id_is_found_by_its_internal_address() {
     let harness = Harness::new();
     let id = harness.instance("worker-2")["InstanceId"].as_str().unwrap().to_owned();
