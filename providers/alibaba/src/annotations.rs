@@ -23,6 +23,8 @@ const ON: Kind<String> = Kind::of("on or off", |text| ["on", "off"].contains(&te
 const TRUTH: Kind<bool> = Kind::one_of(&[("on", true), ("off", false), ("true", true), ("false", false)]);
 const ADDRESS: Kind<String> =
     Kind::of("internet or intranet", |text| ["internet", "intranet"].contains(&text).then(|| text.to_owned()));
+const NETWORK: Kind<String> =
+    Kind::of("vpc or classic", |text| ["vpc", "classic"].contains(&text).then(|| text.to_owned()));
 const SCHEDULER: Kind<String> = Kind::of("one of rr, wrr, wlc, sch, tch, qch", |text| {
     let text = text.to_ascii_lowercase();
     ["rr", "wrr", "wlc", "sch", "tch", "qch"].contains(&&*text).then_some(text)
@@ -150,6 +152,8 @@ provider_kit::declare! {
 
     /// Kind of load balancer: `clb` or `nlb`. Needs the feature gate `LoadBalancerTypeAnnotation`.
     pub BALANCER_TYPE: bool = "type", kind(TYPE), default("clb");
+    /// CLB: leaves the Service to the controller of tunnels; any value.
+    pub TUNNEL: String = "tunnel-type";
     /// ID of your own load balancer, which the Service uses. The load balancer is never deleted.
     pub ID: String = "id";
     /// Creates, changes and deletes listeners of your own load balancer.
@@ -182,6 +186,8 @@ provider_kit::declare! {
     pub SLAVE_ZONE: String = "slave-zoneid";
     /// CLB: private address of an internal load balancer.
     pub ADDRESS_IP: String = "ip";
+    /// CLB: network of an internal load balancer: `vpc`, or `classic` without a vSwitch. A later change is refused.
+    pub NETWORK_TYPE: String = "network-type", kind(NETWORK), default_description("`vpc`");
     /// NLB: zones with their vSwitches; required.
     pub ZONE_MAPS: Zones = "zone-maps";
     /// NLB: security groups of yours. An empty list removes all.
@@ -318,6 +324,8 @@ provider_kit::declare! {
     /// Annotations without that prefix.
     pub OTHERS: "service.beta.kubernetes.io/";
 
+    /// CLB: leaves the Service to the controller of this class.
+    pub CLASS: String = "class";
     /// Kind of backends: `ecs` for instances with node ports, `eni` for network interfaces of Pods.
     pub BACKEND_TYPE: bool = "backend-type", kind(BACKEND), default_description("`Global.serviceBackendType`"), decides_targets();
 }

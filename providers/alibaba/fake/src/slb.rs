@@ -91,6 +91,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 json!({"TagResources": {"TagResource": found.iter().flat_map(each).collect::<Vec<_>>()}, "NextToken": ""}),
             )
         }
+        "DescribeServerCertificates" => {
+            let wanted = &body["ServerCertificateId"];
+            let found = world.matching("certificate", |it| wanted.is_null() || *wanted == it["ServerCertificateId"]);
+            Ok(json!({"ServerCertificates": {"ServerCertificate": found}}))
+        }
         _ if action.contains("DomainExtension") => domain(world, action, body),
         _ if action.contains("VServerGroup") => group(world, action, body),
         _ if action.contains("Listener") => listener(world, action, body),

@@ -16,6 +16,8 @@ use super::spec::Spec;
 use super::{AlibabaLoadBalancers, ID, is_leaving};
 use crate::api::{NLB, Product, Query, SLB, VPC, tag_list};
 
+/// Tags of a load balancer of the user beyond which the tag for the reuse is left out.
+const TAGS: usize = 10;
 /// Server groups that are untagged with one request.
 const GROUPS: usize = 20;
 
@@ -53,7 +55,9 @@ impl AlibabaLoadBalancers {
         }
         let made = match &change.operations[0] {
             Operation::Tag => {
-                let reused = work.share.iter().map(|_| (REUSED_TAG.0.to_owned(), REUSED_TAG.1.to_owned()));
+                let has_room = work.before.balancer_attributes().is_none_or(|it| it.tags().len() < TAGS);
+                let reused = work.share.iter().filter(|_| has_room);
+                let reused = reused.map(|_| (REUSED_TAG.0.to_owned(), REUSED_TAG.1.to_owned()));
                 work.set_tags(&work.owner_tags().into_iter().chain(reused).map(|(k, v)| (k, Some(v))).collect()).await
             }
             Operation::Untag => work.set_tags(&work.owner_tags().into_keys().map(|key| (key, None)).collect()).await,
@@ -61,7 +65,12 @@ impl AlibabaLoadBalancers {
             Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
                 work.update(attributes, changes).await
             }
-            Operation::AddTargets { pool, targets } => work.add(pool, targets).await,
+            Operation::AddTargets { pool, targets } => match work.add(pool, targets).await {
+                Err(error) if error.code() == "InstanceBackendServerNumberOverLimit" => {
+                    return work.remove_first(pool, error).await;
+                }
+                outcome => outcome,
+            },
             Operation::RemoveTargets { pool, targets } => work.remove(pool, targets).await,
             Operation::Create { resource: ResourceKey::Pool(pool), attributes } => {
                 return work.create_pool(pool, attributes).await;
@@ -230,7 +239,8 @@ impl Work<'_> {
         let (mut outcome, created) = if !self.is_network {
             let defaults = json!({"DeleteProtection": "on", "ModificationProtectionStatus": "ConsoleProtection",
                 "ModificationProtectionReason": "managed.by.ack", "InstanceChargeType": "PayByCLCU"});
-            let query = query.fields(defaults).fields(&plain).set("LoadBalancerName", &name);
+            let query = query.fields(defaults).fields(plain.clone().matching(|key| key != "NetworkType"));
+            let query = query.set("LoadBalancerName", &name);
             self.check_account().await?;
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
@@ -239,7 +249,8 @@ impl Work<'_> {
             if let Err(error) = self.check_account().await {
                 return Err(self.discarded(&id, error).await);
             }
-            (ObservedLoadBalancer { id, ingress, ..self.change.outcome(1).unwrap_or_default() }, plain)
+            let head = ObservedLoadBalancer { id, ingress, ..self.change.outcome(1).unwrap_or_default() };
+            (head, plain.set("NetworkType", text(&answer, "NetworkType")))
         } else {
             let of_creation =
                 ["AddressType", "AddressIpVersion", "ResourceGroupId", "ZoneMappings", "BandwidthPackageId"];
@@ -250,11 +261,15 @@ impl Work<'_> {
             let query = query.set("DeletionProtectionConfig", json!({"Enabled": true}));
             let answer = self.cloud.api.create(query.set("ModificationProtectionConfig", protection)).await?;
             let id = created_id(&answer, "LoadbalancerId")?;
-            (ObservedLoadBalancer { id, state: State::Busy, ..self.change.outcome(1).unwrap_or_default() }, plain)
+            let head = ObservedLoadBalancer { id, state: State::Busy, ..self.change.outcome(1).unwrap_or_default() };
+            // What a creation cannot set is changed from these values afterwards.
+            let plain = plain.set("SecurityGroupIds", json!([])).set("CrossZoneEnabled", true);
+            (head, plain.set("Ipv6AddressType", "Intranet"))
         };
         let graph = outcome.graph.take().unwrap_or_default();
         outcome.graph = Some(graph.balancer(created.set("LoadBalancerName", name).tagged(&tags)));
-        Ok(Applied::Shown(1, Box::new(outcome)))
+        // The creation of an NLB takes a part of the settings only.
+        Ok(if self.is_network { Applied::PlanAgain(Box::new(outcome)) } else { Applied::Shown(1, Box::new(outcome)) })
     }
 
     /// Refuses a credential of another account, where a public CLB could be created all the same.
@@ -287,7 +302,9 @@ impl Work<'_> {
     /// Creates a CLB; an internal one in a vSwitch that has an address left.
     async fn create_classic(&self, query: Query, settings: &Attributes) -> Result<Value> {
         let api = &self.cloud.api;
-        if settings.text("AddressType") != Some("intranet") || settings.text("VSwitchId").is_some() {
+        let is_in_vpc =
+            settings.text("AddressType") == Some("intranet") && settings.text("NetworkType") != Some("classic");
+        if !is_in_vpc || settings.text("VSwitchId").is_some() {
             return api.create(query).await;
         }
         let first = match api.config.vswitches.first() {
@@ -418,9 +435,19 @@ impl Work<'_> {
             let (there, wanted) = (ids(self.before.balancer_attributes()), ids(Some(settings)));
             let new: Vec<_> = wanted.iter().filter(|id| !there.contains(id)).collect();
             let gone: Vec<_> = there.iter().filter(|id| !wanted.contains(id)).collect();
-            for (action, ids) in [("LoadBalancerJoinSecurityGroup", new), ("LoadBalancerLeaveSecurityGroup", gone)] {
-                if !ids.is_empty() {
-                    self.send(self.query(action).set("SecurityGroupIds", ids)).await?;
+            let send = async |action, ids: &[&String]| match ids {
+                [] => Ok(None),
+                ids => self.send(self.query(action).set("SecurityGroupIds", ids)).await,
+            };
+            match send("LoadBalancerJoinSecurityGroup", &new).await {
+                // There is no room for both the old and the new groups.
+                Err(error) if error.is_quota() && !gone.is_empty() => {
+                    send("LoadBalancerLeaveSecurityGroup", &gone).await?;
+                    send("LoadBalancerJoinSecurityGroup", &new).await?;
+                }
+                outcome => {
+                    outcome?;
+                    send("LoadBalancerLeaveSecurityGroup", &gone).await?;
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Changes of server groups and their backends.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Attributes, Difference, Operation, Targets};
+use provider_kit::load_balancers::{Applied, Attributes, Difference, ObservedLoadBalancer, Operation, Targets};
 use serde_json::{Value, json};
 
 use super::ID;
@@ -116,12 +116,35 @@ impl Work<'_> {
     pub(super) async fn remove(&self, pool: &str, targets: &Targets) -> Made {
         let stay = self.after.targets_of(pool);
         let is_gone = |target: &&str| !stay.iter().any(|it| server_of(it) == server_of(target));
-        let servers = self.servers(pool, targets.iter().filter(is_gone), false);
+        self.remove_servers(pool, targets.iter().filter(is_gone)).await
+    }
+
+    async fn remove_servers<'t>(&self, pool: &str, targets: impl Iterator<Item = &'t str>) -> Made {
+        let servers = self.servers(pool, targets, false);
         let id = self.pool_id(pool).to_owned();
         match self.is_network {
             false => self.send_servers("RemoveVServerGroupBackendServers", &id, "BackendServers", &servers).await,
             true => self.send_servers("RemoveServersFromServerGroup", &id, "Servers", &servers).await,
         }
+    }
+
+    /// Removes the backends of a full server group that are to be removed later, so that there is room for others.
+    pub(super) async fn remove_first(&self, pool: &str, error: Error) -> Result<Applied> {
+        let of_pool = self.change.operations.iter().find_map(|operation| match operation {
+            Operation::RemoveTargets { pool: of, targets } if of == pool => Some(targets),
+            _ => None,
+        });
+        let Some(targets) = of_pool else { return Err(error) };
+        let mut graph = self.before.clone();
+        let is_new = |target: &str| {
+            self.after.targets_of(pool).iter().any(|it| it != target && server_of(it) == server_of(target))
+        };
+        let gone: Targets = targets.iter().filter(|target| !is_new(target)).collect();
+        self.remove_servers(pool, gone.iter()).await?;
+        let stay: Targets = graph.targets_of(pool).iter().filter(|it| !gone.contains(it)).collect();
+        graph.targets.insert(pool.to_owned(), stay);
+        let observed = self.change.actual.cloned().unwrap_or_default();
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..observed })))
     }
 
     /// Creates a server group; that of a CLB with its first backends.

@@ -44,7 +44,8 @@ const OWNER: &str = "owner";
 /// Record of the tags that come from the annotation.
 const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
 /// Settings that cannot be changed.
-const IMMUTABLE: [&str; 8] = [
+const IMMUTABLE: [&str; 9] = [
+    "NetworkType",
     "AddressType",
     "AddressIPVersion",
     "AddressIpVersion",
@@ -115,6 +116,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
         let spec = input.spec;
+        if spec.is_elsewhere {
+            return Err(Error::implemented_elsewhere());
+        }
         let backends = self.backends(input.request, spec).await?;
         let mut graph = ResourceGraph::default();
         for port in &spec.ports {

@@ -22,6 +22,8 @@ use crate::endpoints::Target;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(super) kind: &'static str,
+    /// Another controller has the Service.
+    pub(super) is_elsewhere: bool,
     /// ID of the load balancer of the user.
     pub(super) requested: Option<String>,
     /// Listeners of the load balancer of the user are changed, too.
@@ -125,6 +127,8 @@ impl Spec {
         let family = family(is_network, config, &mut annotations);
         let spec = Self {
             kind: names::kind(is_network, requested.is_some()),
+            is_elsewhere: !is_network
+                && (annotations.get(&key::CLASS).is_some_and(|it| !it.is_empty()) || annotations.is_set(&key::TUNNEL)),
             overrides: overrides.unwrap_or_default(),
             is_preserved: annotations.get(&key::PRESERVE).is_some_and(|it| !it.is_empty()),
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
@@ -188,6 +192,12 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
                 "annotation {}: Global.disablePublicSLB forbids public load balancers; set it to intranet",
                 key::ADDRESS_TYPE.key()
             ));
+        }
+        if all["InstanceChargeType"] == "PayBySpec"
+            && all["LoadBalancerSpec"].is_null()
+            && !annotations.is_set(&key::ID)
+        {
+            all["LoadBalancerSpec"] = json!("slb.s1.small");
         }
         let fields = all.as_object_mut().into_iter();
         fields

@@ -7,6 +7,7 @@ use cloud_provider::{Caches, CloudProvider};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, annotate, network, service, service_of};
+use provider_alibaba::annotations::PREFIX;
 
 fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|it| it[key].as_str().unwrap()).collect()
@@ -348,4 +349,81 @@ async fn finalizer_of_the_go_program_stays_until_the_load_balancer_is_deleted() 
             .any(|(path, patch)| path.ends_with("/services/web/status") && String::from_utf8_lossy(patch).contains(GO)),
         "{patches:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_of_another_controller_is_left_alone() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    for key in [format!("{PREFIX}tunnel-type"), "service.beta.kubernetes.io/class".to_owned()] {
+        let mut service = service(&[]);
+        service.metadata.annotations.get_or_insert_default().insert(key, "other".into());
+        let error = harness.ensure(&provider, &mut service).await.unwrap_err();
+        assert!(error.is_implemented_elsewhere(), "{error}");
+    }
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn paid_specification_has_a_default_and_the_network_type_cannot_change() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[("instance-charge-type", "PayBySpec"), ("address-type", "intranet")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("classic")["LoadBalancerSpec"], "slb.s1.small");
+    annotate(&mut service, "network-type", "vpc");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    annotate(&mut service, "network-type", "classic");
+    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+    assert!(error.contains("NetworkType") && error.contains("cannot be changed"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificate_that_has_expired_is_refused() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[("protocol-port", "https:80"), ("cert-id", "cert-1")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().add("certificate", json!({"ServerCertificateId": "cert-old", "ExpireTimeStamp": 1}));
+    for (id, expected) in [("cert-old", "has expired"), ("cert-none", "does not exist")] {
+        annotate(&mut service, "cert-id", id);
+        let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("cert-id"), "{error}");
+        assert_eq!(harness.only("classic listener")["HTTPSListenerConfig"]["ServerCertificateId"], "cert-1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_server_group_loses_old_backends_before_it_gets_new_ones() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.add_node("worker-3");
+    harness.cluster.remove_node("worker-1");
+    let full = Fault::code("POST /slb/AddVServerGroupBackendServers", "InstanceBackendServerNumberOverLimit");
+    harness.fake.fault_injector().fail(full.times(1));
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let expected =
+        ["AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers", "AddVServerGroupBackendServers"];
+    assert_eq!(harness.changes(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nlb_leaves_security_groups_first_where_the_quota_has_no_room_for_more() {
+    let harness = Harness::new().at_once();
+    let provider = harness.started().await;
+    let mut service = network(&[("security-group-ids", "sg-1"), ("cross-zone-enabled", "off")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let balancer = harness.only("network");
+    assert_eq!((&balancer["SecurityGroupIds"], &balancer["CrossZoneEnabled"]), (&json!(["sg-1"]), &json!(false)));
+    annotate(&mut service, "security-group-ids", "sg-2");
+    let full = Fault::code("POST /nlb/LoadBalancerJoinSecurityGroup", "QuotaInsufficient.SecurityGroup");
+    harness.fake.fault_injector().fail(full.times(1));
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let (join, leave) = ("LoadBalancerJoinSecurityGroup", "LoadBalancerLeaveSecurityGroup");
+    assert_eq!(harness.changes(), [join, leave, join]);
+    assert_eq!(harness.only("network")["SecurityGroupIds"], json!(["sg-2"]));
 }
