@@ -106,7 +106,8 @@ impl ServedProfile {
     /// Returns `true` if this path is about load balancers.
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
-        self.cloud.api().create.rsplit('/').next().is_some_and(|name| path.contains(name))
+        let api = self.cloud.api();
+        [api.create, api.load_balancers].iter().filter_map(|it| it.rsplit('/').next()).any(|name| path.contains(name))
     }
 }
 
