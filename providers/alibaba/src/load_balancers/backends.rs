@@ -16,8 +16,9 @@ use serde_json::Value;
 
 use super::AlibabaLoadBalancers;
 use super::names::is_network;
+use super::ports::Port;
 use super::read::{list, text};
-use super::spec::{Port, Spec};
+use super::spec::Spec;
 use crate::api::{ECS, Query, VPC};
 use crate::endpoints::Pod;
 use crate::gates::Gate;

@@ -3,11 +3,15 @@
 mod apply;
 mod backends;
 mod certificates;
+mod creation;
+mod deletion;
 mod groups;
 mod listeners;
 mod model;
 mod names;
+mod ports;
 mod read;
+mod settings;
 mod spec;
 mod whole;
 

@@ -1,5 +1,6 @@
 //! Backends: Nodes with Pods, and Pods by their network interfaces.
 
+use alibaba_fake::Fault;
 use cloud_provider::{Node, Service};
 use serde_json::{Value, json};
 
@@ -272,4 +273,21 @@ async fn dual_stack_nlb_has_pods_of_both_ip_families() {
         let group = harness.only("group");
         assert_eq!([&group["AddressIPVersion"], &group["IpVersionAffinityMode"]], ["DualStack", affinity]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_server_group_loses_old_backends_before_it_gets_new_ones() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.add_node("worker-3");
+    harness.cluster.remove_node("worker-1");
+    let full = Fault::code("POST /slb/AddVServerGroupBackendServers", "InstanceBackendServerNumberOverLimit");
+    harness.fake.fault_injector().fail(full.times(1));
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let expected =
+        ["AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers", "AddVServerGroupBackendServers"];
+    assert_eq!(harness.changes(), expected);
 }

@@ -379,38 +379,6 @@ async fn paid_specification_has_a_default_and_the_network_type_cannot_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn certificate_that_has_expired_is_refused() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[("protocol-port", "https:80"), ("cert-id", "cert-1")]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    harness.fake.lock().add("certificate", json!({"ServerCertificateId": "cert-old", "ExpireTimeStamp": 1}));
-    for (id, expected) in [("cert-old", "has expired"), ("cert-none", "does not exist")] {
-        annotate(&mut service, "cert-id", id);
-        let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
-        assert!(error.contains(expected) && error.contains("cert-id"), "{error}");
-        assert_eq!(harness.only("classic listener")["HTTPSListenerConfig"]["ServerCertificateId"], "cert-1");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn full_server_group_loses_old_backends_before_it_gets_new_ones() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    harness.add_node("worker-3");
-    harness.cluster.remove_node("worker-1");
-    let full = Fault::code("POST /slb/AddVServerGroupBackendServers", "InstanceBackendServerNumberOverLimit");
-    harness.fake.fault_injector().fail(full.times(1));
-    harness.changes();
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let expected =
-        ["AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers", "AddVServerGroupBackendServers"];
-    assert_eq!(harness.changes(), expected);
-}
-
-#[tokio::test(start_paused = true)]
 async fn nlb_leaves_security_groups_first_where_the_quota_has_no_room_for_more() {
     let harness = Harness::new().at_once();
     let provider = harness.started().await;
