@@ -153,23 +153,29 @@ impl Work<'_> {
             return self.use_pool(pool).await;
         }
         if !self.is_network {
-            let first = match self.change.operations.get(1) {
-                Some(Operation::AddTargets { pool: of, targets })
-                    if of == pool && targets.len() <= CLASSIC_BACKENDS =>
-                {
-                    Some(targets)
-                }
-                _ => None,
+            let targets = match self.change.operations.get(1) {
+                Some(Operation::AddTargets { pool: of, targets }) if of == pool => targets.clone(),
+                _ => Targets::default(),
             };
+            let first: Targets = targets.iter().take(CLASSIC_BACKENDS).collect();
             let query = self.query("CreateVServerGroup").set("VServerGroupName", self.part_name(pool));
-            let servers = first.map(|targets| json!(self.servers(pool, targets.iter(), true)).to_string());
+            let servers = json!(self.servers(pool, first.iter(), true)).to_string();
+            let servers = (!first.is_empty()).then_some(servers);
             let (answer, first) = match self.cloud.api.create(query.clone().set("BackendServers", servers)).await {
                 // The backends are added afterwards, without the one that no longer exists.
-                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, None),
+                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, Targets::default()),
                 answer => (answer?, first),
             };
-            let id = created_id(&answer, "VServerGroupId")?;
-            return Ok(self.shown(1 + usize::from(first.is_some()), Some(id)));
+            let id = Some(created_id(&answer, "VServerGroupId")?);
+            let is_whole = !first.is_empty() && first.len() == targets.len();
+            return Ok(match self.shown(1 + usize::from(is_whole), id) {
+                Applied::Shown(_, mut observed) if !is_whole && !first.is_empty() => {
+                    let graph = observed.graph.get_or_insert_default();
+                    graph.targets.insert(pool.to_owned(), first);
+                    Applied::PlanAgain(observed)
+                }
+                applied => applied,
+            });
         }
         let tags = self.group_tags();
         let query = Query::new(NLB, "CreateServerGroup").set("ServerGroupName", self.part_name(pool));

@@ -209,12 +209,13 @@ async fn cordoned_master_and_leaving_nodes_are_no_backends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backends_are_sent_in_batches_of_twenty() {
+async fn server_group_is_created_with_its_first_backends_and_gets_others_in_batches() {
     let harness = Harness::new();
     (3..=45).for_each(|number| harness.add_node(&format!("worker-{number}")));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
-    assert_eq!(harness.changes().iter().filter(|it| *it == "AddVServerGroupBackendServers").count(), 3);
+    assert_eq!(harness.changes().iter().filter(|it| *it == "AddVServerGroupBackendServers").count(), 2);
+    assert_eq!(harness.only("vgroup")["BackendServers"]["BackendServer"].as_array().unwrap().len(), 45);
 }
 
 #[tokio::test(start_paused = true)]
