@@ -81,10 +81,15 @@ impl ServedProfile {
         &self.environment
     }
 
-    /// Returns the requests so far, by method and path.
+    /// Returns the requests so far, by method and path. An API with actions has one path only; its fake gives each action
+    /// a path of its own.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
-        self.requests.lock().clone()
+        let by_path = self.requests.lock().clone();
+        match self.cloud.fault_injector().filter(|_| by_path.contains_key("POST /")) {
+            Some(fake) => fake.counts().into_iter().map(|(route, count)| (route, count as u64)).collect(),
+            None => by_path,
+        }
     }
 
     /// Returns the number of requests so far on a route (`POST /load_balancers`).
@@ -95,13 +100,14 @@ impl ServedProfile {
             let method = method.parse().unwrap_or_default();
             Passed { side: Side::Cloud, method, target: target.to_owned() }.is_on(route)
         };
-        self.requests.lock().iter().filter(|(name, _)| is_on(name)).map(|(_, count)| count).sum()
+        self.requests().iter().filter(|(name, _)| is_on(name)).map(|(_, count)| count).sum()
     }
 
     /// Returns `true` if this path is about load balancers.
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
-        self.cloud.api().create.rsplit('/').next().is_some_and(|name| path.contains(name))
+        let api = self.cloud.api();
+        [api.create, api.load_balancers].iter().filter_map(|it| it.rsplit('/').next()).any(|name| path.contains(name))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Service;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::Annotations;
 use provider_kit::declared::{Kind, Value as Declared, forms};
 use provider_kit::node_selector::NodeSelector;
@@ -22,6 +23,8 @@ const ON: Kind<String> = Kind::of("on or off", |text| ["on", "off"].contains(&te
 const TRUTH: Kind<bool> = Kind::one_of(&[("on", true), ("off", false), ("true", true), ("false", false)]);
 const ADDRESS: Kind<String> =
     Kind::of("internet or intranet", |text| ["internet", "intranet"].contains(&text).then(|| text.to_owned()));
+const NETWORK: Kind<String> =
+    Kind::of("vpc or classic", |text| ["vpc", "classic"].contains(&text).then(|| text.to_owned()));
 const SCHEDULER: Kind<String> = Kind::of("one of rr, wrr, wlc, sch, tch, qch", |text| {
     let text = text.to_ascii_lowercase();
     ["rr", "wrr", "wlc", "sch", "tch", "qch"].contains(&&*text).then_some(text)
@@ -30,9 +33,10 @@ const TYPE: Kind<bool> = Kind::one_of(&[("clb", false), ("nlb", true)]);
 const BACKEND: Kind<bool> = Kind::one_of(&[("ecs", false), ("eni", true)]);
 const GROUP_TYPE: Kind<String> =
     Kind::of("Instance or Ip", |text| ["Instance", "Ip"].contains(&text).then(|| text.to_owned()));
-const BACKEND_IP_KIND: Kind<String> = Kind::of("one of ipv4, ipv6, dualstack", |text| {
-    let text = text.to_ascii_lowercase();
-    ["ipv4", "ipv6", "dualstack"].contains(&&*text).then_some(text)
+const FAMILY: Kind<AddressFamily> = Kind::of("one of ipv4, ipv6, dualstack", |text| {
+    let all = [AddressFamily::Ipv4, AddressFamily::Ipv6, AddressFamily::Dualstack];
+    let at = ["ipv4", "ipv6", "dualstack"].iter().position(|it| text.eq_ignore_ascii_case(it));
+    at.map(|at| all[at])
 });
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
@@ -148,6 +152,8 @@ provider_kit::declare! {
 
     /// Kind of load balancer: `clb` or `nlb`. Needs the feature gate `LoadBalancerTypeAnnotation`.
     pub BALANCER_TYPE: bool = "type", kind(TYPE), default("clb");
+    /// CLB: leaves the Service to the controller of tunnels; any value.
+    pub TUNNEL: String = "tunnel-type";
     /// ID of your own load balancer, which the Service uses. The load balancer is never deleted.
     pub ID: String = "id";
     /// Creates, changes and deletes listeners of your own load balancer.
@@ -180,6 +186,8 @@ provider_kit::declare! {
     pub SLAVE_ZONE: String = "slave-zoneid";
     /// CLB: private address of an internal load balancer.
     pub ADDRESS_IP: String = "ip";
+    /// CLB: network of an internal load balancer: `vpc`, or `classic` without a vSwitch. A later change is refused.
+    pub NETWORK_TYPE: String = "network-type", kind(NETWORK), default_description("`vpc`");
     /// NLB: zones with their vSwitches; required.
     pub ZONE_MAPS: Zones = "zone-maps";
     /// NLB: security groups of yours. An empty list removes all.
@@ -306,8 +314,8 @@ provider_kit::declare! {
     pub IGNORE_WEIGHT: bool = "ignore-weight-update", kind(TRUTH), default("off"), decides_targets();
     /// Labels of the Nodes that are backends.
     pub BACKEND_LABEL: NodeSelector = "backend-label", kind(LABELS), default_description("all Nodes"), decides_targets();
-    /// IP version of Pods as backends: `ipv4`, or `ipv6` with the feature gate `IPv6DualStack`.
-    pub BACKEND_IP: String = "backend-ip-version", kind(BACKEND_IP_KIND), default("ipv4"), decides_targets();
+    /// IP version of Pods as backends. `ipv6` and `dualstack` need the feature gate `IPv6DualStack` and the annotation `ip-version`: `ipv6` (CLB), or `DualStack` (NLB).
+    pub BACKEND_IP: AddressFamily = "backend-ip-version", kind(FAMILY), default("ipv4"), decides_targets();
     /// Removes cordoned Nodes from the backends.
     pub REMOVE_CORDONED: bool = "remove-unscheduled-backend", kind(TRUTH), default("off"), decides_targets();
 }
@@ -316,6 +324,8 @@ provider_kit::declare! {
     /// Annotations without that prefix.
     pub OTHERS: "service.beta.kubernetes.io/";
 
+    /// CLB: leaves the Service to the controller of this class.
+    pub CLASS: String = "class";
     /// Kind of backends: `ecs` for instances with node ports, `eni` for network interfaces of Pods.
     pub BACKEND_TYPE: bool = "backend-type", kind(BACKEND), default_description("`Global.serviceBackendType`"), decides_targets();
 }

@@ -47,6 +47,8 @@ provider_kit::declare! {
     pub RESOURCE_GROUP: String = "resourceGroupID";
     /// Route tables of Pod routes.
     pub ROUTE_TABLES: Vec<String> = "routeTableIDs", default_description("the one table of the VPC");
+    /// Cloud Enterprise Network (CEN) that Pod routes are published to.
+    pub CEN: String = "cenID", default_description("routes are not published");
     /// Kind of backends of Services without the annotation `backend-type`.
     pub BACKEND_TYPE: bool = "serviceBackendType", kind(BACKEND), default("ecs");
     /// Refuses CLBs with a public address.
@@ -79,6 +81,10 @@ provider_kit::declare! {
     pub SLB: String = "SLB_ENDPOINT";
     /// Other endpoint of NLB.
     pub NLB: String = "NLB_ENDPOINT";
+    /// Other endpoint of the CEN API.
+    pub CBN: String = "CBN_ENDPOINT", default_description("`https://cbn.aliyuncs.com`");
+    /// Other endpoint of the Lingjun API.
+    pub EFLO: String = "EFLO_CONTROLLER_ENDPOINT";
     /// Other endpoint of STS.
     pub STS: String = "STS_ENDPOINT";
     /// Other endpoint of the metadata service.
@@ -145,6 +151,7 @@ pub struct Config {
     pub vswitches: Vec<String>,
     pub resource_group: Option<String>,
     pub route_tables: Vec<String>,
+    pub cen: Option<String>,
     pub has_no_public: bool,
     pub has_eni_backends: bool,
     pub has_dual_stack: bool,
@@ -188,7 +195,7 @@ impl Config {
             [Some(role), Some(provider), Some(token_file)] => Some(Oidc { role, provider, token_file }),
             _ => None,
         };
-        let endpoints = [&ECS, &VPC_API, &SLB, &NLB, &STS];
+        let endpoints = [&ECS, &VPC_API, &SLB, &NLB, &CBN, &EFLO, &STS];
         let endpoints = endpoints.into_iter().filter_map(|it| Some((it.key(), variables.get(it)?))).collect();
         let config = Self {
             access_key: access_key.map(|(id, secret)| (id, secret.into())),
@@ -201,6 +208,7 @@ impl Config {
             vswitches: file.get(&VSWITCH).unwrap_or_default(),
             resource_group: file.get(&RESOURCE_GROUP),
             route_tables: file.get(&ROUTE_TABLES).unwrap_or_default(),
+            cen: file.get(&CEN).filter(|id| !id.is_empty()),
             has_no_public: file.get(&NO_PUBLIC).unwrap_or_default(),
             has_eni_backends: match setup.environment.get("SERVICE_FORCE_BACKEND_ENI") {
                 Some(text) => text == "true",
@@ -236,6 +244,8 @@ impl Config {
         let vpc = if self.is_in_vpc { "-vpc" } else { "" };
         match self.endpoints.get(variable) {
             Some(url) => with_scheme(url, self.scheme),
+            // CEN has one endpoint for all regions.
+            None if product == "cbn" => format!("{}://cbn.aliyuncs.com", self.scheme),
             None => format!("{}://{product}{vpc}.{region}.aliyuncs.com", self.scheme),
         }
     }

@@ -172,7 +172,7 @@ impl Chain {
         let token = token.map_err(|err| Error::unauthorized(format!("cannot read the OIDC token {path}: {err}")))?;
         let query = Query::new(STS, "AssumeRoleWithOIDC").set("RoleArn", &oidc.role).set("OIDCToken", token.trim());
         let query = query.set("OIDCProviderArn", &oidc.provider).set("RoleSessionName", "ccm-rs");
-        let http = transport(&self.config, &self.metadata, STS, None, &self.furnish)?;
+        let http = transport(None, &self.config, &self.metadata, STS, None, &self.furnish)?;
         let call = query.call().hide(token.trim().into());
         http.read::<Assumed>(call).await.map(|it| it.credentials)
     }

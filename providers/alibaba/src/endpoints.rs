@@ -3,16 +3,20 @@
 //! The service controller watches Services and Nodes. A task here watches the EndpointSlices of Services that depend on
 //! them, and writes an annotation to each Service whose Pods have changed, which makes the controller sync it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{Error, Fence, Result, Service};
+use futures::future::BoxFuture;
 use http::{Request, StatusCode};
 use parking_lot::Mutex;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::cluster::ClusterView;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use crate::gates::{self, Gate};
 
 /// The annotation that is written when the Pods of a Service have changed.
 const CHANGED: &str = "ccm-rs/endpoints";
@@ -25,11 +29,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Time until Pods without a network interface are read again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// A Pod that is ready.
+/// A Pod that is ready, or would be if its readiness gate were open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) ip: String,
     pub(crate) node: Option<String>,
+    /// The readiness gate that the Pod waits for.
+    pub(crate) gate: Option<Gate>,
     /// Ports by their names.
     ports: Arc<BTreeMap<String, u16>>,
 }
@@ -59,8 +65,9 @@ impl Pod {
 pub(crate) struct Endpoints {
     cluster: ClusterView,
     fence: Fence,
-    /// Services whose Pods are watched, by namespace and name.
-    followed: Arc<Mutex<BTreeSet<(String, String)>>>,
+    /// Services whose Pods are watched, by namespace and name, each with `true` if its targets depend on the Pods. Of
+    /// the others, only readiness gates are opened.
+    followed: Arc<Mutex<BTreeMap<(String, String), bool>>>,
     task: Arc<OnceLock<()>>,
 }
 
@@ -74,12 +81,83 @@ impl Endpoints {
         Self { cluster, fence, followed: Arc::default(), task: Arc::default() }
     }
 
-    /// Reads the ready Pods of a Service; `None` if the Service has no EndpointSlices and does not `require` them.
+    /// Reads the Pods of a Service that take traffic; `None` if the Service has no EndpointSlices and does not `require`
+    /// them.
     ///
     /// # Errors
     /// Each failed read, so that backends stay as they are.
-    pub(crate) async fn of(&self, service: &Service, has_ipv6: bool, requires: bool) -> Result<Option<Vec<Pod>>> {
-        let (namespace, name) = names(service);
+    pub(crate) async fn of(
+        &self,
+        service: &Service,
+        family: AddressFamily,
+        requires: bool,
+    ) -> Result<Option<Vec<Pod>>> {
+        let name = names(service);
+        let Some(slices) = self.read(&name, requires).await? else { return Ok(None) };
+        self.follow(name.clone(), true);
+        let waiting = gates::waiting(&self.cluster, &slices, &name.1).await?;
+        if waiting.is_incomplete {
+            self.look_again(service);
+        }
+        Ok(Some(ready(&slices, family, &waiting.pods)))
+    }
+
+    /// Opens the readiness gates of Pods whose Service has Nodes as backends, which take traffic without the Pods.
+    pub(crate) fn open_gates(&self, service: &Service) {
+        if !self.fence.is_open() || self.cluster.api().is_err() {
+            return;
+        }
+        let (this, name) = (self.clone(), names(service));
+        tokio::spawn(async move {
+            match this.read(&name, false).await {
+                Ok(Some(_)) => {
+                    this.follow(name.clone(), false);
+                    this.changed(&name, "").await;
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "no readiness gates"),
+            }
+        });
+    }
+
+    async fn open_gates_of(&self, name: &(String, String)) -> Result<()> {
+        let slices = self.read(name, false).await?.unwrap_or_default();
+        let waiting = gates::waiting(&self.cluster, &slices, &name.1).await?;
+        for gate in waiting.pods.values() {
+            gate.set(&self.cluster, &name.1, true).await?;
+        }
+        if waiting.is_incomplete {
+            self.check_again(name.clone());
+        }
+        Ok(())
+    }
+
+    fn check_again(&self, name: (String, String)) {
+        let this = self.clone();
+        let again: BoxFuture<'static, ()> = Box::pin(async move {
+            tokio::time::sleep(AGAIN).await;
+            this.changed(&name, "").await;
+        });
+        tokio::spawn(again);
+    }
+
+    /// Sets the readiness gates of Pods in the background: open for backends of the load balancer, and closed for Pods
+    /// that cannot be backends.
+    pub(crate) fn set_gates(&self, service: &Service, gates: Vec<(Gate, bool)>) {
+        if gates.is_empty() || !self.fence.is_open() {
+            return;
+        }
+        let (cluster, (namespace, name)) = (self.cluster.clone(), names(service));
+        tokio::spawn(async move {
+            for (gate, is_open) in gates {
+                if let Err(error) = gate.set(&cluster, &name, is_open).await {
+                    tracing::warn!(service = format!("{namespace}/{name}"), %error, "cannot set readiness gate");
+                }
+            }
+        });
+    }
+
+    async fn read(&self, (namespace, name): &(String, String), requires: bool) -> Result<Option<Vec<Value>>> {
         let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
         // A process that has no client at all never reads EndpointSlices: backends do not differ from sync to sync.
         if !requires && self.cluster.api().is_err() {
@@ -94,11 +172,7 @@ impl Endpoints {
             return Err(Error::other(format!("{text}; allow get, list and watch of endpointslices")));
         }
         let slices = list["items"].as_array().cloned().unwrap_or_default();
-        if slices.is_empty() && !requires {
-            return Ok(None);
-        }
-        self.follow(namespace, name);
-        Ok(Some(ready(&slices, if has_ipv6 { "IPv6" } else { "IPv4" })))
+        Ok((requires || !slices.is_empty()).then_some(slices))
     }
 
     /// Has a Service synced again after some time.
@@ -110,12 +184,12 @@ impl Endpoints {
         });
     }
 
-    fn follow(&self, namespace: String, name: String) {
+    fn follow(&self, name: (String, String), has_targets: bool) {
         // A program that changes nothing needs no notice.
         if !self.fence.is_open() {
             return;
         }
-        self.followed.lock().insert((namespace, name));
+        self.followed.lock().insert(name, has_targets);
         self.task.get_or_init(|| {
             let this = self.clone();
             tokio::spawn(async move {
@@ -128,8 +202,8 @@ impl Endpoints {
                             tokio::time::sleep(AGAIN).await;
                             // Changes may have been missed.
                             let (all, now) = (this.followed.lock().clone(), jiff::Timestamp::now().to_string());
-                            for name in &all {
-                                this.notify(name, &now).await;
+                            for name in all.keys() {
+                                this.changed(name, &now).await;
                             }
                             String::new()
                         }
@@ -165,13 +239,27 @@ impl Endpoints {
             changed.insert((text(&metadata["namespace"]), text(&metadata["labels"][SERVICE])), newest.clone());
         }
         let followed = self.followed.lock().clone();
-        for (name, version) in changed.iter().filter(|(name, _)| followed.contains(*name)) {
-            self.notify(name, version).await;
+        for (name, version) in changed.iter().filter(|(name, _)| followed.contains_key(*name)) {
+            self.changed(name, version).await;
         }
         if began.elapsed() < Duration::from_secs(SECONDS) {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(newest)
+    }
+
+    /// Has a Service synced whose targets depend on its Pods, and opens readiness gates of the others.
+    async fn changed(&self, name: &(String, String), version: &str) {
+        let has_targets = self.followed.lock().get(name).copied();
+        match has_targets {
+            Some(true) => self.notify(name, version).await,
+            Some(false) => {
+                if let Err(error) = self.open_gates_of(name).await {
+                    tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot open readiness gates");
+                }
+            }
+            None => {}
+        }
     }
 
     /// Writes the annotation. A Service that does not exist any more is forgotten.
@@ -189,11 +277,16 @@ impl Endpoints {
     }
 }
 
-/// Returns the Pods that take traffic, each once.
-fn ready(slices: &[Value], family: &str) -> Vec<Pod> {
+/// Returns the Pods that take traffic, each once. `waiting`: Pods that wait for their readiness gates, by path.
+fn ready(slices: &[Value], family: AddressFamily, waiting: &BTreeMap<String, Gate>) -> Vec<Pod> {
     let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for slice in slices.iter().filter(|slice| slice["addressType"] == family) {
+    let is_meant = |slice: &&Value| match family {
+        AddressFamily::Ipv4 => slice["addressType"] == "IPv4",
+        AddressFamily::Ipv6 => slice["addressType"] == "IPv6",
+        AddressFamily::Dualstack => true,
+    };
+    for slice in slices.iter().filter(is_meant) {
         let port = |it: &Value| {
             let number = it["port"].as_u64().and_then(|number| u16::try_from(number).ok())?;
             Some((it["name"].as_str().unwrap_or_default().to_owned(), number))
@@ -201,13 +294,16 @@ fn ready(slices: &[Value], family: &str) -> Vec<Pod> {
         let ports: Arc<BTreeMap<_, _>> = Arc::new(list(&slice["ports"]).iter().filter_map(port).collect());
         for endpoint in list(&slice["endpoints"]) {
             let conditions = &endpoint["conditions"];
-            if conditions["ready"] != true || conditions["terminating"] == true {
+            let is_ready = conditions["ready"] == true;
+            let gate = gates::path(&endpoint).filter(|_| !is_ready).and_then(|path| waiting.get(&path));
+            if conditions["terminating"] == true || !is_ready && gate.is_none() {
                 continue;
             }
             for ip in list(&endpoint["addresses"]).iter().filter_map(Value::as_str) {
                 let node = endpoint["nodeName"].as_str().map(str::to_owned);
                 let pod = pods.entry(ip.to_owned());
-                let pod = pod.or_insert_with(|| Pod { ip: ip.to_owned(), node, ports: Arc::default() });
+                let pod =
+                    pod.or_insert_with(|| Pod { ip: ip.to_owned(), node, gate: gate.cloned(), ports: Arc::default() });
                 // A Pod may be in several slices, each with some of its ports.
                 let both = pod.ports.iter().chain(ports.iter());
                 pod.ports = Arc::new(both.map(|(name, number)| (name.clone(), *number)).collect());
@@ -260,10 +356,10 @@ mod tests {
     async fn failed_read_of_endpoint_slices_is_an_error_unless_there_are_none() {
         let service = Service::default();
         for (status, requires) in [(500, false), (403, false), (403, true), (404, true)] {
-            let error = endpoints(status).of(&service, false, requires).await.unwrap_err().to_string();
+            let error = endpoints(status).of(&service, AddressFamily::Ipv4, requires).await.unwrap_err().to_string();
             assert!(error.contains("allow get, list and watch of endpointslices"), "{status}: {error}");
         }
-        assert_eq!(endpoints(404).of(&service, false, false).await.unwrap(), None);
+        assert_eq!(endpoints(404).of(&service, AddressFamily::Ipv4, false).await.unwrap(), None);
     }
 
     #[test]
@@ -284,7 +380,7 @@ mod tests {
             ),
             json!({"addressType": "IPv6", "endpoints": [endpoint("fd00::1", json!({"ready": true}))]}),
         ];
-        let pods = ready(&slices, "IPv4");
+        let pods = ready(&slices, AddressFamily::Ipv4, &BTreeMap::new());
         assert_eq!(pods.len(), 1);
         assert_eq!((&*pods[0].ip, pods[0].node.as_deref()), ("10.0.0.1", Some("n1")));
         assert_eq!(pods[0].port(&Target::Named, "dns"), Some(53));

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::{Api, ECS, Query, wire};
+use crate::lingjun::{self, is_lingjun};
 use crate::{ALIAS, NAME};
 
 /// IDs of one request, and instances of one page.
@@ -25,7 +26,11 @@ pub(crate) const AT_ONCE: usize = 100;
 /// Time for which single reads wait for others, to share a request.
 const WINDOW: Duration = Duration::from_millis(20);
 /// Labels of Nodes that are not managed at all.
-const EXCLUDED: [&str; 2] = ["service.alibabacloud.com/exclude-node", "service.beta.kubernetes.io/exclude-node"];
+const EXCLUDED: [&str; 3] = [
+    "service.alibabacloud.com/exclude-node",
+    "service.beta.kubernetes.io/exclude-node",
+    "alibabacloud.com/lingjun-tianwen-environment",
+];
 /// The annotation by which the kubelet chooses the address of its Node.
 const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const LABELS: &str = "node.alibabacloud.com/";
@@ -43,11 +48,7 @@ wire! {
     Eip { ip_address: Box<str> }
     VpcAttributes { private_ip_address: Ips }
     Interfaces { network_interface: Vec<Interface> }
-    /// A network interface; only `DescribeNetworkInterfaces` answers the check and the IPv6 addresses.
-    Interface {
-        network_interface_id: Box<str>, r#type: Box<str>, primary_ip_address: Box<str>, instance_id: Box<str>,
-        source_dest_check: bool, ipv6_sets: Ipv6Sets, private_ip_address: Box<str>,
-    }
+    Interface { network_interface_id: Box<str>, r#type: Box<str>, ipv6_sets: Ipv6Sets }
     Ipv6Sets { ipv6_set: Vec<Ipv6Set> }
     Ipv6Set { ipv6_address: Option<IpAddr> }
     Tags { tag: Vec<Tag> }
@@ -70,6 +71,8 @@ pub(crate) struct Instance {
     labels: Box<[(&'static str, Box<str>)]>,
     public: Box<[IpAddr]>,
     pub(crate) private: Box<[IpAddr]>,
+    /// IPv6 addresses of the primary network interface.
+    ipv6: Box<[IpAddr]>,
     /// The primary network interface.
     pub(crate) interface: Box<str>,
 }
@@ -85,7 +88,9 @@ impl From<InstanceAnswer> for Instance {
             ("nodepool-id", pool.unwrap_or_default().into()),
         ];
         let eip = it.eip_address.ip_address.parse().ok();
+        let ipv6 = primary.iter().flat_map(|it| &it.ipv6_sets.ipv6_set).filter_map(|it| it.ipv6_address);
         Self {
+            ipv6: ipv6.collect(),
             interface: primary.map(|it| it.network_interface_id.clone()).unwrap_or_default(),
             id: format!("{}.{}", it.region_id, it.instance_id).into(),
             name: it.instance_name,
@@ -245,13 +250,15 @@ impl MachineSource for Source {
     fn metadata(&self, it: &Instance, _node: &Node) -> InstanceMetadata {
         let public = it.public.iter().copied();
         let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
+        let ipv6 = it.ipv6.iter().filter(|_| self.api.config.has_dual_stack);
+        let internal = it.private.iter().chain(ipv6).copied();
         let labels = it.labels.iter().map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
         InstanceMetadata {
             provider_id: it.id.to_string(),
             instance_type: it.kind.to_string(),
             zone: it.zone.to_string(),
             region: parts(&it.id).0.to_owned(),
-            node_addresses: addresses.internal(it.private.iter().copied()).build(),
+            node_addresses: addresses.internal(internal).build(),
             additional_labels: labels.collect::<BTreeMap<_, _>>(),
         }
     }
@@ -337,17 +344,32 @@ fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
 #[async_trait]
 impl Instances for Nodes {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        let known = self.known_by_address(nodes, request).await;
+        let of_ecs: Vec<_> = nodes.iter().filter(|node| !is_lingjun(node)).cloned().collect();
+        let known = self.known_by_address(&of_ecs, request).await;
         let asked: Vec<_> = known.iter().flatten().cloned().collect();
         let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
-        let state = |(node, known): (&Arc<Node>, Result<_>)| {
-            let found = known.and_then(|_| found.next().unwrap_or_else(|| Err(Error::other("no answer"))));
-            match exclusion(node) {
-                Some(reason) => Err(Error::invalid(reason)),
-                None => self.state(found?, node, request),
-            }
-        };
-        nodes.iter().zip(known).map(state).collect()
+        let mut known = known.into_iter();
+        let mut states = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let state = match (is_lingjun(node), exclusion(node)) {
+                (true, None) => lingjun::state(&self.0.source().api, node, request).await,
+                (true, Some(reason)) => Err(Error::invalid(reason)),
+                (false, excluded) => {
+                    let found = match known.next() {
+                        Some(Ok(_)) => found.next(),
+                        Some(Err(error)) => Some(Err(error)),
+                        None => None,
+                    };
+                    let found = found.unwrap_or_else(|| Err(Error::other("a Node got no answer")));
+                    match excluded {
+                        Some(reason) => Err(Error::invalid(reason)),
+                        None => found.and_then(|found| self.state(found, node, request)),
+                    }
+                }
+            };
+            states.push(state);
+        }
+        states
     }
 }
 

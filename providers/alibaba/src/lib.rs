@@ -5,10 +5,13 @@
 
 pub mod annotations;
 mod api;
+mod cen;
 pub mod config;
 mod credentials;
 mod endpoints;
+mod gates;
 mod instances;
+mod lingjun;
 mod load_balancers;
 mod metrics;
 mod provider;

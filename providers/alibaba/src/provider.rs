@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{Api, ECS, Furnish, NLB, Query, SLB, VPC};
 use crate::config::Config;
 use crate::instances::{Nodes, Source};
-use crate::load_balancers::load_balancers;
+use crate::load_balancers::{Ids, load_balancers};
 use crate::metrics::Requests;
 use crate::routes::VpcRoutes;
 use crate::{ALIAS, EVENT_SOURCE, NAME, services};
@@ -50,6 +50,8 @@ pub struct Alibaba {
     load_balancers: Arc<LoadBalancerEngine>,
     routes: RouteTable<VpcRoutes>,
     fence: Fence,
+    /// IDs of load balancers, for labels of Services.
+    ids: Ids,
     /// The token that ends background tasks, and the cluster; set when the program leads.
     context: OnceLock<(CancellationToken, Cluster)>,
 }
@@ -68,14 +70,16 @@ impl Alibaba {
         });
         let api = Api::new(config, setup, &furnish)?;
         let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
+        let ids = Ids::default();
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
-        let routes = VpcRoutes::new(api.clone(), inventory.clone());
+        let routes = VpcRoutes::new(api.clone(), cluster.clone(), inventory.clone());
         Ok(Self {
             name: NAME,
-            load_balancers: Arc::new(load_balancers(api.clone(), source, &cluster, setup)),
+            load_balancers: Arc::new(load_balancers(api.clone(), source, &cluster, setup, &ids)),
             routes: RouteTable::new(routes, cluster.clone()),
             nodes: Nodes(inventory),
             fence: setup.fence.clone(),
+            ids,
             context: OnceLock::new(),
             api,
             cluster,
@@ -149,8 +153,10 @@ impl CloudProvider for Alibaba {
         self.load_balancers.set_caches(Arc::clone(&caches));
         self.cluster.set_caches(Arc::clone(&caches));
         if let Some((shutdown, cluster)) = self.context.get().cloned() {
-            let load_balancers = Arc::clone(&self.load_balancers);
-            let task = services::clean_up(self.cluster.clone(), load_balancers, cluster, caches, self.fence.clone());
+            let (load_balancers, ids) = (Arc::clone(&self.load_balancers), Arc::clone(&self.ids));
+            let (view, fence) = (self.cluster.clone(), self.fence.clone());
+            let task =
+                services::Labels { cluster: view, load_balancers, cluster_name: cluster, fence, ids }.run(caches);
             tokio::spawn(async move { shutdown.run_until_cancelled(task).await });
         }
     }

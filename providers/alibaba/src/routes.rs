@@ -1,8 +1,14 @@
 //! Routes for Pod ranges: entries of VPC route tables that lead to instances.
+//!
+//! A route is whole if all tables have it, and if it is published to the CEN of the configuration.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cloud_provider::{Error, Node, Result, Route, async_trait};
+use futures::future::try_join_all;
+use futures::try_join;
+use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::{Found, Inventory, Key, SharedPriority};
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
@@ -11,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::api::{Api, Query, VPC, wire};
+use crate::cen;
 use crate::instances::{AT_ONCE, Source, disable_checks, machine_id};
 
 /// Entries of one request.
@@ -29,6 +36,7 @@ wire! {
 /// The route tables of the cluster.
 pub(crate) struct VpcRoutes {
     api: Api,
+    cluster: ClusterView,
     inventory: Inventory<Source>,
     tables: OnceCell<Vec<String>>,
     /// Changes of one table go one after the other, 50 in a request.
@@ -38,7 +46,7 @@ pub(crate) struct VpcRoutes {
 }
 
 impl VpcRoutes {
-    pub(crate) fn new(api: Api, inventory: Inventory<Source>) -> Self {
+    pub(crate) fn new(api: Api, cluster: ClusterView, inventory: Inventory<Source>) -> Self {
         let (of_changes, of_checks) = (api.clone(), api.clone());
         let locks: Arc<provider_kit::keyed_lock::KeyedLock<String>> = Arc::default();
         let changes = Coalescer::answering_each(move |(table, change), entries: Vec<Value>| {
@@ -61,7 +69,27 @@ impl VpcRoutes {
                 Ok(())
             }
         });
-        Self { api, inventory, tables: OnceCell::new(), changes, checks }
+        Self { api, cluster, inventory, tables: OnceCell::new(), changes, checks }
+    }
+
+    /// Lists the routes of a table, each with `true` if it is published as the configuration asks.
+    async fn list_table(&self, table: &str) -> Result<Vec<(CloudRoute, bool)>> {
+        let query = Query::new(VPC, "DescribeRouteEntryList").set("RouteTableId", table);
+        let query = query.set("RouteEntryType", "Custom").set("NextHopType", "Instance");
+        let (size, shared) = (("MaxResult", 100), SharedPriority::default());
+        let id = |it: &Entry| it.route_entry_id.clone();
+        let found = self.api.tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id);
+        let (found, published) = try_join!(found, cen::published(&self.api, table))?;
+        let route = |Entry { destination_cidr_block: destination, next_hops, .. }| match &next_hops.next_hop[..] {
+            [hop] if destination != "0.0.0.0/0" => {
+                let is_published = published.as_ref().is_none_or(|all| all.contains(&destination));
+                let target = Target::Machine { id: hop.next_hop_id.clone(), name: String::new() };
+                let name = format!("{table}/{}", hop.next_hop_id);
+                Some((CloudRoute { name, destination, target, ..CloudRoute::default() }, is_published))
+            }
+            _ => None,
+        };
+        Ok(found.complete()?.into_items().into_iter().filter_map(route).collect())
     }
 
     /// Returns the tables of the configuration, or else the only one of the VPC.
@@ -87,6 +115,21 @@ impl VpcRoutes {
     }
 }
 
+/// Returns the destination of a route and the instance that it leads to.
+fn key(route: &CloudRoute) -> (String, String) {
+    let id = match &route.target {
+        Target::Machine { id, .. } => id.clone(),
+        _ => String::new(),
+    };
+    (route.destination.clone(), id)
+}
+
+/// Returns the keys of the routes that a Node should have.
+fn keys_of(node: &Node) -> impl Iterator<Item = (String, String)> {
+    let id = node.provider_id().and_then(|id| machine_id(id).ok()).unwrap_or_default();
+    node.pod_cidrs.iter().map(|range| (range.to_string(), id.to_owned()))
+}
+
 /// Sends entries with one request, and returns the outcome of each.
 async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<()>> {
     let query = match change {
@@ -109,24 +152,22 @@ async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<(
 
 #[async_trait]
 impl RouteCloud for VpcRoutes {
+    /// Lists the routes of all tables. A route of a Node that is not whole is left out, so that its creation adds what is
+    /// missing; one without a Node is deleted.
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        let mut routes = Vec::new();
-        for table in self.tables().await? {
-            let query = Query::new(VPC, "DescribeRouteEntryList").set("RouteTableId", table);
-            let query = query.set("RouteEntryType", "Custom").set("NextHopType", "Instance");
-            let (size, shared) = (("MaxResult", 100), SharedPriority::default());
-            let id = |it: &Entry| it.route_entry_id.clone();
-            let found = self.api.tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id).await?;
-            for Entry { destination_cidr_block: destination, next_hops, .. } in found.complete()?.into_items() {
-                if let ([hop], false) = (&next_hops.next_hop[..], destination == "0.0.0.0/0") {
-                    let id = hop.next_hop_id.clone();
-                    let name = format!("{table}/{id}");
-                    let target = Target::Machine { id, name: String::new() };
-                    routes.push(CloudRoute { name, destination, target, ..CloudRoute::default() });
-                }
-            }
+        let tables = self.tables().await?;
+        let found = try_join_all(tables.iter().map(|table| self.list_table(table))).await?.concat();
+        let mut counts: HashMap<(String, String), usize> = HashMap::new();
+        for (route, _) in found.iter().filter(|(_, is_published)| *is_published) {
+            *counts.entry(key(route)).or_default() += 1;
         }
-        Ok(routes)
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        let of_nodes: HashSet<_> = nodes.iter().flat_map(|node| keys_of(node)).collect();
+        let counts = |route: &CloudRoute| {
+            let key = key(route);
+            counts.get(&key) == Some(&tables.len()) || !of_nodes.contains(&key)
+        };
+        Ok(found.into_iter().map(|(route, _)| route).filter(counts).collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
@@ -160,7 +201,8 @@ impl RouteCloud for VpcRoutes {
         Ok(false)
     }
 
-    /// Adds a route to all tables, or removes one from its table. A listed route is called `<table>/<instance>`.
+    /// Adds a route to all tables and publishes it, or removes one from its table. A listed route is called
+    /// `<table>/<instance>`.
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let entries: Vec<(String, String)> = match (change, &route.target, route.name.split_once('/')) {
             (Change::Add, Target::Machine { id, .. }, _) => {
@@ -170,12 +212,18 @@ impl RouteCloud for VpcRoutes {
             _ => return Err(Error::invalid("a route needs an instance")),
         };
         for (table, id) in entries {
+            if change == Change::Remove {
+                cen::set_published(&self.api, &table, &route.destination, false).await?;
+            }
             let mut entry = json!({"RouteTableId": table, "DstCidrBlock": route.destination, "NextHop": id});
             if change == Change::Add {
                 entry["NextHopType"] = "Instance".into();
                 entry["IpVersion"] = if route.destination.contains(':') { 6.into() } else { 4.into() };
             }
-            self.changes.join((table, change), entry).await?;
+            self.changes.join((table.clone(), change), entry).await?;
+            if change == Change::Add {
+                cen::set_published(&self.api, &table, &route.destination, true).await?;
+            }
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Instances, network interfaces, route tables, vSwitches, STS and the metadata service.
+//! Instances, network interfaces, Lingjun nodes, STS and the metadata service.
 
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::world::{array, has_tags, only, text};
+use crate::world::{array, has_tags, text};
 use crate::{Answer, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
@@ -40,6 +40,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && (is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
                         || array(&it["PrivateIpSets"]["PrivateIpSet"])
                             .any(|set| is_one_of("PrivateIpAddress", &set["PrivateIpAddress"])))
+                    && (body["Ipv6Address"].is_null()
+                        || array(&it["Ipv6Sets"]["Ipv6Set"]).any(|set| is_one_of("Ipv6Address", &set["Ipv6Address"])))
                     && (body["InstanceId"].is_null() || body["InstanceId"] == it["InstanceId"])
             });
             world.token_page(found, body, "MaxResults", ["NetworkInterfaceSets", "NetworkInterfaceSet"])
@@ -54,92 +56,10 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     }
 }
 
-pub(crate) fn network(world: &mut World, action: &str, body: &Value) -> Answer {
-    match action {
-        "DescribeRouteTableList" => {
-            let found = world.matching("table", |it| body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]);
-            world.numbered_page(found, body, ["RouterTableList", "RouterTableListType"])
-        }
-        "DescribeVSwitches" => {
-            let found = world.matching("vswitch", |_| true);
-            world.numbered_page(found, body, ["VSwitches", "VSwitch"])
-        }
-        "DescribeVpcs" => {
-            let found = world.matching("vpc", |it| body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]);
-            world.numbered_page(found, body, ["Vpcs", "Vpc"])
-        }
-        "DescribeVpcAttribute" => Ok(json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8"})),
-        "DescribeEipAddresses" => {
-            let found = world.matching("eip", |_| true);
-            world.numbered_page(found, body, ["EipAddresses", "EipAddress"])
-        }
-        "DescribeRouteEntryList" => {
-            let found = world.matching("route", |it| it["RouteTableId"] == body["RouteTableId"]);
-            world.token_page(found, body, "MaxResult", ["RouteEntrys", "RouteEntry"])
-        }
-        "CreateRouteEntries" => {
-            let entries: Vec<_> = array(&body["RouteEntries"]).cloned().collect();
-            check(!entries.is_empty() && entries.len() <= 50, "InvalidParameter", "1 to 50 entries")?;
-            let mut failed = Vec::new();
-            for entry in &entries {
-                if let Err(refused) = create_route(world, entry) {
-                    failed.push(json!({"DstCidrBlock": entry["DstCidrBlock"], "NextHop": entry["NextHop"],
-                        "FailedCode": refused.code, "FailedMessage": refused.message}));
-                }
-            }
-            Ok(
-                json!({"SuccessCount": entries.len() - failed.len(), "FailedCount": failed.len(), "FailedRouteEntries": failed}),
-            )
-        }
-        "CreateRouteEntry" => {
-            let entry = json!({"RouteTableId": body["RouteTableId"], "DstCidrBlock": body["DestinationCidrBlock"],
-                "NextHop": body["NextHopId"]});
-            create_route(world, &entry).map(|()| json!({}))
-        }
-        "DeleteRouteEntries" | "DeleteRouteEntry" => {
-            let single = [json!({"RouteTableId": body["RouteTableId"], "RouteEntryId": body["RouteEntryId"],
-                "DstCidrBlock": body["DestinationCidrBlock"], "NextHop": body["NextHopId"]})];
-            let entries: Vec<_> =
-                if action.ends_with('y') { single.into() } else { array(&body["RouteEntries"]).cloned().collect() };
-            let mut failed = Vec::new();
-            for entry in &entries {
-                let is_it = |it: &Value| {
-                    it["RouteTableId"] == entry["RouteTableId"]
-                        && (entry["RouteEntryId"] == it["RouteEntryId"]
-                            || entry["DstCidrBlock"] == it["DestinationCidrBlock"]
-                                && (entry["NextHop"].is_null()
-                                    || entry["NextHop"] == it["NextHops"]["NextHop"][0]["NextHopId"]))
-                };
-                if world.remove("route", is_it) == 0 {
-                    failed.push(
-                        json!({"DstCidrBlock": entry["DstCidrBlock"], "FailedCode": "VPC_ROUTER_ENTRY_NOT_EXIST"}),
-                    );
-                }
-            }
-            Ok(
-                json!({"SuccessCount": entries.len() - failed.len(), "FailedCount": failed.len(), "FailedRouteEntries": failed}),
-            )
-        }
-        _ => refuse("InvalidAction.NotFound", action),
-    }
-}
-
-fn create_route(world: &mut World, entry: &Value) -> Result<(), Refused> {
-    world.find("table", "RouteTableId", &entry["RouteTableId"], "InvalidRouteTableId.NotFound")?;
-    let id = &entry["NextHop"];
-    world.find("instance", "InstanceId", id, "InvalidNextHopId.NotFound")?;
-    let is_same =
-        |it: &Value| it["RouteTableId"] == entry["RouteTableId"] && it["DestinationCidrBlock"] == entry["DstCidrBlock"];
-    let is_free = world.matching("route", is_same).is_empty();
-    check(is_free, "VPC_ROUTE_ENTRY_CIDR_BLOCK_DUPLICATE", "The route entry already exists.")?;
-    let number = world.number();
-    let mut route = only(entry, "RouteTableId");
-    route["DestinationCidrBlock"] = entry["DstCidrBlock"].clone();
-    route["RouteEntryId"] = format!("rte-{number}").into();
-    (route["Type"], route["Status"]) = ("Custom".into(), "Available".into());
-    route["NextHops"] = json!({"NextHop": [{"NextHopId": id, "NextHopType": "Instance"}]});
-    world.add("route", route);
-    Ok(())
+/// Answers about Lingjun nodes, which the kind `lingjun` has.
+pub(crate) fn lingjun(world: &mut World, action: &str, body: &Value) -> Answer {
+    check(action == "DescribeNode", "InvalidAction.NotFound", action)?;
+    world.find("lingjun", "NodeId", &body["NodeId"], "RESOURCE_NOT_FOUND").cloned()
 }
 
 pub(crate) fn credentials(action: &str, body: &Value) -> Answer {

@@ -1,4 +1,5 @@
-//! A stateful fake of Alibaba Cloud, for tests: ECS, CLB, NLB, VPC and STS with both signatures' forms, and the metadata
+//! A stateful fake of Alibaba Cloud, for tests: ECS, CLB, NLB, VPC, CEN, Lingjun and STS with both signatures'
+//! forms, and the metadata
 //! service.
 //!
 //! ```
@@ -13,6 +14,7 @@
 //! ```
 
 mod ecs;
+mod network;
 mod nlb;
 mod slb;
 mod wire;
@@ -64,7 +66,9 @@ fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> 
     let (action, body) = (request.path.split('/').nth(2).unwrap_or_default(), &request.body);
     let answer = match product(request) {
         "ecs" => ecs::answer(world, action, body),
-        "vpc" => ecs::network(world, action, body),
+        "vpc" => network::answer(world, action, body),
+        "cbn" => network::enterprise(world, action, body),
+        "eflo" => ecs::lingjun(world, action, body),
         "slb" => slb::answer(world, action, body),
         "nlb" => nlb::answer(world, action, body),
         "sts" => ecs::credentials(action, body),

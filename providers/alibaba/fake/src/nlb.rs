@@ -9,7 +9,7 @@ use crate::{Answer, REGION, World, check, refuse};
 const TAG: [&str; 2] = ["Key", "Value"];
 const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalancerName BandwidthPackageId CrossZoneEnabled ResourceGroupId \
     VpcId DeletionProtectionConfig ModificationProtectionConfig";
-const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled ConnectionDrainTimeout PreserveClientIpEnabled Protocol \
+const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled ConnectionDrainTimeout IpVersionAffinityMode PreserveClientIpEnabled Protocol \
     ResourceGroupId Scheduler ServerGroupName ServerGroupType VpcId";
 const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps EndPort IdleTimeout ListenerDescription ListenerPort \
     ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId StartPort";

@@ -8,8 +8,15 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 /// Versions of the APIs, and the prefixes of their paths.
-const VERSIONS: [(&str, &str); 5] =
-    [("2014-05-26", "ecs"), ("2014-05-15", "slb"), ("2022-04-30", "nlb"), ("2016-04-28", "vpc"), ("2015-04-01", "sts")];
+const VERSIONS: [(&str, &str); 7] = [
+    ("2014-05-26", "ecs"),
+    ("2014-05-15", "slb"),
+    ("2022-04-30", "nlb"),
+    ("2016-04-28", "vpc"),
+    ("2015-04-01", "sts"),
+    ("2017-09-12", "cbn"),
+    ("2022-12-15", "eflo"),
+];
 /// Parameters of the older signature.
 const SYSTEM: [&str; 9] = [
     "Action",

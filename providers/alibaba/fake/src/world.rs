@@ -19,7 +19,7 @@ struct Job {
 }
 
 /// The state of the cloud, with objects of the kinds `instance`, `interface`, `classic`, `vgroup`, `classic listener`,
-/// `network`, `group`, `listener`, `route`, `table`, `vswitch`.
+/// `network`, `group`, `listener`, `route`, `table`, `vswitch`, `certificate`, `lingjun`.
 pub struct World {
     /// Time that jobs of NLB take, and until a new NLB is active.
     pub job: Duration,
@@ -49,6 +49,10 @@ impl Default for World {
             );
         }
         world.add("vpc", json!({"VpcId": VPC, "CidrBlock": "10.0.0.0/8", "RegionId": REGION}));
+        for id in ["cert-1", "cert-2", "cert-3"] {
+            let end = 4_102_444_800_000_i64;
+            world.add("certificate", json!({"ServerCertificateId": id, "ExpireTimeStamp": end}));
+        }
         world.add("table", json!({"RouteTableId": "vtb-main", "RouteTableType": "System", "VpcId": VPC}));
         world
     }
@@ -136,7 +140,8 @@ impl World {
             "PublicIpAddress": {"IpAddress": []}, "InnerIpAddress": {"IpAddress": []},
             "EipAddress": {"IpAddress": format!("203.0.{high}.{low}"), "AllocationId": format!("eip-{number}")},
             "VpcAttributes": {"VpcId": VPC, "VSwitchId": "vsw-a", "PrivateIpAddress": {"IpAddress": [ip]}},
-            "NetworkInterfaces": {"NetworkInterface": [{"NetworkInterfaceId": eni, "Type": "Primary", "PrimaryIpAddress": ip}]},
+            "NetworkInterfaces": {"NetworkInterface": [{"NetworkInterfaceId": eni, "Type": "Primary", "PrimaryIpAddress": ip,
+                "Ipv6Sets": {"Ipv6Set": [{"Ipv6Address": format!("fd00::{number:x}")}]}}]},
             "Tags": {"Tag": [{"TagKey": "ack.aliyun.com", "TagValue": "testbed"}]}, "_account": account}));
         self.add(
             "interface",

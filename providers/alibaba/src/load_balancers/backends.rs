@@ -7,19 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{AddressType, Error, LoadBalancerRequest, Node, Result};
+use cloud_provider::{AddressType, Error, LoadBalancerRequest, Node, Result, Service};
 use ipnet::IpNet;
 use provider_kit::events::PendingEvents;
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::Targets;
+use provider_kit::load_balancers::{ObservedLoadBalancer, Targets};
 use serde_json::Value;
 
 use super::AlibabaLoadBalancers;
 use super::names::is_network;
+use super::ports::Port;
 use super::read::{list, text};
-use super::spec::{Port, Spec};
+use super::spec::Spec;
 use crate::api::{ECS, Query, VPC};
 use crate::endpoints::Pod;
+use crate::gates::Gate;
 use crate::instances::{AT_ONCE, exclusion, machine_id};
 
 /// Nodes with these labels or taints are no backends.
@@ -144,7 +146,7 @@ impl AlibabaLoadBalancers {
         let has_virtual = request.nodes.iter().any(|node| is_virtual(node));
         let pods = match spec.mode {
             Mode::Nodes if !has_virtual => None,
-            _ => self.endpoints.of(request.service, spec.has_ipv6_backends, spec.mode == Mode::Pods).await?,
+            _ => self.endpoints.of(request.service, spec.family, spec.mode == Mode::Pods).await?,
         };
         // A Service without EndpointSlices, as one without a selector: the health check decides.
         let mode = if pods.is_none() && spec.mode == Mode::Local { Mode::Nodes } else { spec.mode };
@@ -166,12 +168,59 @@ impl AlibabaLoadBalancers {
             let node = request.nodes.iter().find(|node| pod.node.as_deref() == Some(&*node.name));
             node.is_some_and(|node| is_virtual(node))
         };
+        let gated: Vec<_> = pods.iter().filter(|pod| pod.gate.is_some()).cloned().collect();
         let pods: Vec<_> = pods.iter().filter(|pod| mode == Mode::Pods || on_virtual(pod)).cloned().collect();
         let interfaces = match pods.is_empty() || spec.has_addresses {
             true => BTreeMap::new(),
-            false => self.interfaces(request, spec, &pods).await?,
+            false => self.interfaces(request, &pods).await?,
         };
+        self.note_gates(request.service, spec, &gated, &interfaces, &region, request.nodes);
         Ok(Backends { mode, nodes, pods, interfaces })
+    }
+
+    /// Notes the readiness gates that open when the load balancer has the backends, and closes those of Pods that cannot
+    /// be backends yet.
+    fn note_gates(
+        &self,
+        service: &Service,
+        spec: &Spec,
+        pods: &[Pod],
+        interfaces: &BTreeMap<String, Option<String>>,
+        region: &str,
+        nodes: &[Arc<Node>],
+    ) {
+        let (mut noted, mut closed) = (Vec::new(), Vec::new());
+        for (pod, gate) in pods.iter().filter_map(|pod| Some((pod, pod.gate.clone()?))) {
+            let node = nodes.iter().find(|node| pod.node.as_deref() == Some(&*node.name));
+            match interfaces.get(&pod.ip) {
+                Some(None) => closed.push((gate, false)),
+                Some(Some(id)) => noted.push((gate, format!("{id}/{}", pod.ip))),
+                None if spec.mode == Mode::Local => {
+                    noted.extend(node.and_then(|node| spec.machine(node, region)).map(|id| (gate, id)));
+                }
+                None if spec.has_addresses => noted.push((gate, pod.ip.clone())),
+                None => {}
+            }
+        }
+        self.endpoints.set_gates(service, closed);
+        self.gates.lock().insert(service.metadata.uid.clone().unwrap_or_default(), noted);
+    }
+
+    /// Opens the readiness gates of Pods that the load balancer has as backends.
+    pub(super) fn open_gates(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) {
+        if spec.mode == Mode::Nodes {
+            return self.endpoints.open_gates(service);
+        }
+        let graph = observed.graph.iter().flat_map(|graph| graph.targets.iter());
+        let servers: BTreeSet<&str> =
+            graph.flat_map(|(_, targets)| targets.iter()).filter_map(|it| it.rsplit(' ').next()).collect();
+        let mut gates = self.gates.lock();
+        let Some(noted) = gates.get_mut(service.metadata.uid.as_deref().unwrap_or_default()) else { return };
+        // The rest waits for operations that follow.
+        let (open, rest) = std::mem::take(noted).into_iter().partition(|(_, server)| servers.contains(&**server));
+        *noted = rest;
+        let open: Vec<(Gate, String)> = open;
+        self.endpoints.set_gates(service, open.into_iter().map(|(gate, _)| (gate, true)).collect());
     }
 
     /// Finds the network interfaces of Pods. An address outside of the VPC is left out; one inside of it that no
@@ -179,14 +228,14 @@ impl AlibabaLoadBalancers {
     async fn interfaces(
         &self,
         request: &LoadBalancerRequest<'_>,
-        spec: &Spec,
         pods: &[Pod],
     ) -> Result<BTreeMap<String, Option<String>>> {
         let ips: BTreeSet<_> = pods.iter().map(|pod| pod.ip.clone()).collect();
         let vpc = self.api.metadata.vpc().await?;
-        let key = if spec.has_ipv6_backends { "Ipv6Address" } else { "PrivateIpAddress" };
+        let (ipv6, ipv4): (Vec<_>, Vec<_>) = ips.iter().cloned().partition(|ip| ip.contains(':'));
         let mut found = BTreeMap::new();
-        for ips in ips.iter().collect::<Vec<_>>().chunks(AT_ONCE) {
+        let of = |key, ips: Vec<String>| ips.chunks(AT_ONCE).map(|ips| (key, ips.to_vec())).collect::<Vec<_>>();
+        for (key, ips) in [of("PrivateIpAddress", ipv4), of("Ipv6Address", ipv6)].concat() {
             let query = Query::new(ECS, "DescribeNetworkInterfaces").set("VpcId", &vpc).set("Status", "InUse");
             let id = |it: &Value| text(it, "NetworkInterfaceId").to_owned();
             let place = "/NetworkInterfaceSets/NetworkInterfaceSet";

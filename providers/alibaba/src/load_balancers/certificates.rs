@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{CompleteListing, Error, Result};
+use jiff::Timestamp;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{Attributes, Port};
 use serde_json::{Value, json};
 
 use super::AlibabaLoadBalancers;
 use super::apply::Work;
-use super::read::{id_of, port, text};
+use super::read::{id_of, list, port, text};
+use crate::annotations::CERTIFICATE;
 use crate::api::{NLB, Query, SLB};
 
 /// Fields of listeners that are changed by requests of their own.
@@ -67,6 +69,26 @@ impl AlibabaLoadBalancers {
 }
 
 impl Work<'_> {
+    /// Refuses a server certificate that does not exist or has expired, which would end the service of the listener.
+    pub(super) async fn check_certificate(&self, settings: &Attributes) -> Result<()> {
+        let Some(id) = settings.text("ServerCertificateId") else { return Ok(()) };
+        let wrong = |text: &str| {
+            Error::invalid(format!("annotation {}: certificate {id} {text}; name a valid one", CERTIFICATE.key()))
+        };
+        let query = Query::new(SLB, "DescribeServerCertificates").set("ServerCertificateId", id);
+        let answer: Value = match self.cloud.api.read(query).await {
+            // The API refuses an unknown certificate itself.
+            Err(error) if error.is_unauthorized() => return Ok(()),
+            answer => answer?,
+        };
+        let mut found = list(&answer["ServerCertificates"], "ServerCertificate");
+        let found = found.find(|it| text(it, "ServerCertificateId") == id).ok_or_else(|| wrong("does not exist"))?;
+        match found["ExpireTimeStamp"].as_i64() {
+            Some(end) if end < Timestamp::now().as_millisecond() => Err(wrong("has expired")),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives a listener of a CLB the domain extensions that its settings state.
     pub(super) async fn set_domains(&self, port: &Port, settings: &Attributes) -> Result<()> {
         let Some(wanted) = texts(settings, DOMAINS) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Changes of server groups and their backends.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Attributes, Difference, Operation, Targets};
+use provider_kit::load_balancers::{Applied, Attributes, Difference, ObservedLoadBalancer, Operation, Targets};
 use serde_json::{Value, json};
 
 use super::ID;
@@ -116,12 +116,35 @@ impl Work<'_> {
     pub(super) async fn remove(&self, pool: &str, targets: &Targets) -> Made {
         let stay = self.after.targets_of(pool);
         let is_gone = |target: &&str| !stay.iter().any(|it| server_of(it) == server_of(target));
-        let servers = self.servers(pool, targets.iter().filter(is_gone), false);
+        self.remove_servers(pool, targets.iter().filter(is_gone)).await
+    }
+
+    async fn remove_servers<'t>(&self, pool: &str, targets: impl Iterator<Item = &'t str>) -> Made {
+        let servers = self.servers(pool, targets, false);
         let id = self.pool_id(pool).to_owned();
         match self.is_network {
             false => self.send_servers("RemoveVServerGroupBackendServers", &id, "BackendServers", &servers).await,
             true => self.send_servers("RemoveServersFromServerGroup", &id, "Servers", &servers).await,
         }
+    }
+
+    /// Removes the backends of a full server group that are to be removed later, so that there is room for others.
+    pub(super) async fn remove_first(&self, pool: &str, error: Error) -> Result<Applied> {
+        let of_pool = self.change.operations.iter().find_map(|operation| match operation {
+            Operation::RemoveTargets { pool: of, targets } if of == pool => Some(targets),
+            _ => None,
+        });
+        let Some(targets) = of_pool else { return Err(error) };
+        let mut graph = self.before.clone();
+        let is_new = |target: &str| {
+            self.after.targets_of(pool).iter().any(|it| it != target && server_of(it) == server_of(target))
+        };
+        let gone: Targets = targets.iter().filter(|target| !is_new(target)).collect();
+        self.remove_servers(pool, gone.iter()).await?;
+        let stay: Targets = graph.targets_of(pool).iter().filter(|it| !gone.contains(it)).collect();
+        graph.targets.insert(pool.to_owned(), stay);
+        let observed = self.change.actual.cloned().unwrap_or_default();
+        Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { graph: Some(graph), ..observed })))
     }
 
     /// Creates a server group; that of a CLB with its first backends.
@@ -130,23 +153,29 @@ impl Work<'_> {
             return self.use_pool(pool).await;
         }
         if !self.is_network {
-            let first = match self.change.operations.get(1) {
-                Some(Operation::AddTargets { pool: of, targets })
-                    if of == pool && targets.len() <= CLASSIC_BACKENDS =>
-                {
-                    Some(targets)
-                }
-                _ => None,
+            let targets = match self.change.operations.get(1) {
+                Some(Operation::AddTargets { pool: of, targets }) if of == pool => targets.clone(),
+                _ => Targets::default(),
             };
+            let first: Targets = targets.iter().take(CLASSIC_BACKENDS).collect();
             let query = self.query("CreateVServerGroup").set("VServerGroupName", self.part_name(pool));
-            let servers = first.map(|targets| json!(self.servers(pool, targets.iter(), true)).to_string());
+            let servers = json!(self.servers(pool, first.iter(), true)).to_string();
+            let servers = (!first.is_empty()).then_some(servers);
             let (answer, first) = match self.cloud.api.create(query.clone().set("BackendServers", servers)).await {
                 // The backends are added afterwards, without the one that no longer exists.
-                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, None),
+                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, Targets::default()),
                 answer => (answer?, first),
             };
-            let id = created_id(&answer, "VServerGroupId")?;
-            return Ok(self.shown(1 + usize::from(first.is_some()), Some(id)));
+            let id = Some(created_id(&answer, "VServerGroupId")?);
+            let is_whole = !first.is_empty() && first.len() == targets.len();
+            return Ok(match self.shown(1 + usize::from(is_whole), id) {
+                Applied::Shown(_, mut observed) if !is_whole && !first.is_empty() => {
+                    let graph = observed.graph.get_or_insert_default();
+                    graph.targets.insert(pool.to_owned(), first);
+                    Applied::PlanAgain(observed)
+                }
+                applied => applied,
+            });
         }
         let tags = self.group_tags();
         let query = Query::new(NLB, "CreateServerGroup").set("ServerGroupName", self.part_name(pool));

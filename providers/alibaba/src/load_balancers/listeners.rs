@@ -125,6 +125,9 @@ impl Work<'_> {
             };
         }
         let (protocol, mut all) = self.classic_listener(settings, false);
+        if is_changed("ServerCertificateId") {
+            self.check_certificate(settings).await?;
+        }
         if is_other {
             if let Some(all) = all.as_object_mut() {
                 all.retain(|key, _| {

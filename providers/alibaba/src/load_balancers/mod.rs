@@ -3,11 +3,15 @@
 mod apply;
 mod backends;
 mod certificates;
+mod creation;
+mod deletion;
 mod groups;
 mod listeners;
 mod model;
 mod names;
+mod ports;
 mod read;
+mod settings;
 mod spec;
 mod whole;
 
@@ -34,6 +38,7 @@ use self::names::{is_network, is_reused};
 use self::spec::Spec;
 use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
+use crate::gates::Gate;
 use crate::instances::Source;
 
 /// ID of a resource in the cloud.
@@ -43,7 +48,8 @@ const OWNER: &str = "owner";
 /// Record of the tags that come from the annotation.
 const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
 /// Settings that cannot be changed.
-const IMMUTABLE: [&str; 8] = [
+const IMMUTABLE: [&str; 9] = [
+    "NetworkType",
     "AddressType",
     "AddressIPVersion",
     "AddressIpVersion",
@@ -61,10 +67,22 @@ struct AlibabaLoadBalancers {
     events: EventDeduplicator,
     /// EIPs by the CLBs that they are bound to, for Services that show them.
     eips: Mutex<BTreeMap<String, Vec<String>>>,
+    /// Readiness gates of Pods by the UIDs of Services, with the servers that open them.
+    gates: Mutex<BTreeMap<String, Vec<(Gate, String)>>>,
+    ids: Ids,
 }
 
+/// IDs of load balancers by the UIDs of their Services, for labels of Services.
+pub(crate) type Ids = Arc<Mutex<BTreeMap<String, String>>>;
+
 /// Returns the load balancers of a region.
-pub(crate) fn load_balancers(api: Api, source: Source, cluster: &ClusterView, setup: &Setup) -> LoadBalancerEngine {
+pub(crate) fn load_balancers(
+    api: Api,
+    source: Source,
+    cluster: &ClusterView,
+    setup: &Setup,
+    ids: &Ids,
+) -> LoadBalancerEngine {
     let polling = Polling {
         first: Duration::from_secs(1),
         max_interval: Duration::from_secs(3),
@@ -75,7 +93,8 @@ pub(crate) fn load_balancers(api: Api, source: Source, cluster: &ClusterView, se
     let options = Options { polling, price, ..Options::default() };
     let events = EventDeduplicator::new(cluster.events().clone());
     let endpoints = Endpoints::new(cluster.clone(), setup.fence.clone());
-    let cloud = AlibabaLoadBalancers { api, endpoints, events, eips: Mutex::default() };
+    let (eips, gates, ids) = (Mutex::default(), Mutex::default(), Arc::clone(ids));
+    let cloud = AlibabaLoadBalancers { api, endpoints, events, eips, gates, ids };
     LoadBalancerEngine::of(cloud, Arc::new(source), options)
 }
 
@@ -101,6 +120,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
         let spec = input.spec;
+        if spec.is_elsewhere {
+            return Err(Error::implemented_elsewhere());
+        }
         let backends = self.backends(input.request, spec).await?;
         let mut graph = ResourceGraph::default();
         for port in &spec.ports {
@@ -195,8 +217,10 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
 
     fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
         let mut status = observed.status();
+        let id = observed.id.split('/').next().unwrap_or_default();
+        self.open_gates(observed, service, spec);
+        self.ids.lock().insert(service.metadata.uid.clone().unwrap_or_default(), id.to_owned());
         if spec.shows_eip {
-            let id = observed.id.split('/').next().unwrap_or_default();
             match &self.eips.lock().get(id).map_or(&[][..], Vec::as_slice) {
                 [ip] => status.ingress = Some(vec![ObservedLoadBalancer::ip(ip)]),
                 found => {

@@ -26,6 +26,7 @@ objects! {
     ClassicBalancer [
         Field::create_only("AddressType").filled_by(&key::ADDRESS_TYPE),
         Field::create_only("AddressIPVersion").filled_by(&key::IP_VERSION),
+        Field::create_only("NetworkType").filled_by(&key::NETWORK_TYPE),
         Field::create_only("VSwitchId").filled_by(&key::VSWITCH),
         Field::create_only("MasterZoneId").filled_by(&key::MASTER_ZONE),
         Field::create_only("SlaveZoneId").filled_by(&key::SLAVE_ZONE),
@@ -116,6 +117,8 @@ objects! {
     /// A server group of an NLB.
     NetworkGroup [
         Field::create_only("Protocol"),
+        Field::create_only("AddressIPVersion").setting(&key::BACKEND_IP),
+        Field::update("IpVersionAffinityMode").setting(&key::BACKEND_IP),
         Field::create_only("AnyPortEnabled").setting(&key::PORT_RANGES),
         Field::create_only("ServerGroupType").filled_by(&key::SERVER_GROUP),
         Field::update("Scheduler").filled_by(&key::SCHEDULING),

@@ -1,26 +1,27 @@
 //! The Service, parsed into settings of a load balancer.
 
-use std::collections::BTreeMap;
-
 use cloud_provider::Service;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::{Annotations, Parsed};
-use provider_kit::load_balancers::{Attributes, Resource, each_port, filled};
+use provider_kit::load_balancers::{Attributes, Resource, filled};
 use provider_kit::node_selector::NodeSelector;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::SPEC_TAGS;
 use super::backends::Mode;
-use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener, has_field};
+use super::model::{ClassicBalancer, NetworkBalancer};
 use super::names;
-use crate::annotations::{self as key, NLB_CLASS, PREFIX, Range};
+use super::ports::{Port, ports};
+use crate::annotations::{self as key, NLB_CLASS, PREFIX};
 use crate::config::Config;
-use crate::endpoints::Target;
 
 /// A Service, parsed into the settings of its load balancer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(super) kind: &'static str,
+    /// Another controller has the Service.
+    pub(super) is_elsewhere: bool,
     /// ID of the load balancer of the user.
     pub(super) requested: Option<String>,
     /// Listeners of the load balancer of the user are changed, too.
@@ -34,41 +35,14 @@ pub(crate) struct Spec {
     pub(super) mode: Mode,
     /// Backends of an NLB are addresses instead of instances.
     pub(super) has_addresses: bool,
-    pub(super) has_ipv6_backends: bool,
+    /// IP families of Pods as backends.
+    pub(super) family: AddressFamily,
     pub(super) weight: u32,
     /// Weight of all backends together.
     pub(super) total_weight: Option<u32>,
     pub(super) ignores_weights: bool,
     pub(super) selector: NodeSelector,
     pub(super) removes_cordoned: bool,
-}
-
-/// A listener with its place.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Port {
-    /// Port of the listener, or the first one of its range.
-    pub(super) number: u16,
-    pub(super) range: Option<Range>,
-    /// Protocol of the port: `TCP` or `UDP`.
-    pub(super) transport: &'static str,
-    pub(super) node_port: u16,
-    /// Name of the port, and the port of Pods.
-    pub(super) name: String,
-    pub(super) target: Target,
-    /// The port in the name of the server group, and in descriptions of backends.
-    pub(super) part: String,
-    /// Name of the pool: the same, or the ID of a server group of the user.
-    pub(super) pool: String,
-    pub(super) listener: Attributes,
-    pub(super) group: Attributes,
-}
-
-impl Port {
-    fn overlaps(&self, other: &Self) -> bool {
-        let [[first, last], [start, end]] =
-            [self, other].map(|it| it.range.map_or([it.number; 2], |it| [it.first, it.last]));
-        self.transport == other.transport && first <= end && start <= last
-    }
 }
 
 /// Returns `true` if a Service asks for an NLB.
@@ -79,18 +53,18 @@ pub(super) fn is_network(service: &Service, config: &Config) -> bool {
 }
 
 /// Returns the settings from annotations, as an object.
-fn object<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> Value {
+pub(super) fn object<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> Value {
     match serde_json::to_value(filled::<R>(annotations)) {
         Ok(it @ Value::Object(_)) => it,
         _ => json!({}),
     }
 }
 
-fn attributes<R: Resource>(resource: &R) -> Attributes {
+pub(super) fn attributes<R: Resource>(resource: &R) -> Attributes {
     Attributes::desired(resource).unwrap_or_default()
 }
 
-fn capitalized(text: &str) -> String {
+pub(super) fn capitalized(text: &str) -> String {
     text.chars().take(1).flat_map(char::to_uppercase).chain(text.chars().skip(1)).collect()
 }
 
@@ -120,18 +94,20 @@ impl Spec {
         // Groups and weights count in a load balancer of the user only.
         let (groups, total_weight) = (annotations.get(&key::GROUPS), annotations.get(&key::WEIGHT_TOTAL));
         let groups = groups.filter(|_| requested.is_some()).unwrap_or_default().0;
-        let ipv6 = annotations.get(&key::BACKEND_IP).is_some_and(|it| it == "ipv6") && config.has_dual_stack;
+        let family = family(is_network, config, &mut annotations);
         let spec = Self {
             kind: names::kind(is_network, requested.is_some()),
+            is_elsewhere: !is_network
+                && (annotations.get(&key::CLASS).is_some_and(|it| !it.is_empty()) || annotations.is_set(&key::TUNNEL)),
             overrides: overrides.unwrap_or_default(),
             is_preserved: annotations.get(&key::PRESERVE).is_some_and(|it| !it.is_empty()),
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
             shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
-            ports: ports(service, is_network, mode, &groups, &mut annotations),
+            ports: ports(service, is_network, mode, family, &groups, &mut annotations),
             mode,
             has_addresses: is_network && annotations.get(&key::SERVER_GROUP).is_some_and(|it| it == "Ip"),
-            has_ipv6_backends: ipv6,
+            family,
             weight: annotations.get(&key::DEFAULT_WEIGHT).unwrap_or(100),
             total_weight: total_weight.filter(|_| !groups.is_empty()),
             ignores_weights: annotations.get(&key::IGNORE_WEIGHT).unwrap_or_default(),
@@ -160,6 +136,17 @@ impl Spec {
     }
 }
 
+/// Returns the IP families of Pods as backends. Others than IPv4 need the feature gate and a load balancer of that
+/// version: an IPv6 CLB, or a dual-stack NLB.
+fn family(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> AddressFamily {
+    let wanted = annotations.get(&key::BACKEND_IP).unwrap_or_default();
+    let needed = if is_network { "DualStack" } else { "ipv6" };
+    let is_possible = config.has_dual_stack
+        && annotations.get(&key::IP_VERSION).is_some_and(|it| it.eq_ignore_ascii_case(needed))
+        && (is_network || wanted != AddressFamily::Dualstack);
+    if is_possible { wanted } else { AddressFamily::Ipv4 }
+}
+
 fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) -> Attributes {
     // The default counts at the creation only: a load balancer that exists may be of the other type.
     let has_type = annotations.is_set(&key::ADDRESS_TYPE);
@@ -175,6 +162,12 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
                 "annotation {}: Global.disablePublicSLB forbids public load balancers; set it to intranet",
                 key::ADDRESS_TYPE.key()
             ));
+        }
+        if all["InstanceChargeType"] == "PayBySpec"
+            && all["LoadBalancerSpec"].is_null()
+            && !annotations.is_set(&key::ID)
+        {
+            all["LoadBalancerSpec"] = json!("slb.s1.small");
         }
         let fields = all.as_object_mut().into_iter();
         fields
@@ -197,180 +190,4 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
         ));
     }
     attributes(&NetworkBalancer(stated(all)))
-}
-
-/// Returns the port of Pods, and its text. Without one, it is the port of the Service.
-fn target(target: &Value, port: u16) -> (Target, String) {
-    match target.as_str() {
-        Some(name) => (Target::Named, name.to_owned()),
-        None => {
-            let number = target.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or(port);
-            (Target::Number(number), number.to_string())
-        }
-    }
-}
-
-fn ports(
-    service: &Service,
-    is_network: bool,
-    mode: Mode,
-    groups: &BTreeMap<u16, key::Group>,
-    annotations: &mut Annotations<'_>,
-) -> Vec<Port> {
-    let protocols = annotations.get(&key::PROTOCOL_PORT).unwrap_or_default().0;
-    let forwards = annotations.get(&key::FORWARD).unwrap_or_default().0;
-    let certificates = annotations.get(&key::CERTIFICATE).unwrap_or_default();
-    let ranges = annotations.get(&key::PORT_RANGES).filter(|_| is_network).unwrap_or_default().0;
-    let classic = object::<ClassicListener>(annotations);
-    let [network, group] = match is_network {
-        false => [json!({}), json!({})],
-        true => [object::<NetworkListener>(annotations), network_group(annotations)],
-    };
-    let of_service = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let mut all: Vec<Port> = Vec::new();
-    for (it, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
-        let port = match port {
-            Ok(port) if port.node_port == 0 && mode != Mode::Pods => {
-                annotations
-                    .mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
-                continue;
-            }
-            Ok(port) => port,
-            Err(error) => {
-                annotations.mistake(error.to_string());
-                continue;
-            }
-        };
-        let protocol = protocols.get(&port.number).cloned().unwrap_or_else(|| port.protocol.to_lowercase());
-        let is_tls = ["https", "tcpssl"].contains(&&*protocol);
-        let accepted: &[&str] = if is_network { &["tcp", "udp", "tcpssl"] } else { &["tcp", "udp", "http", "https"] };
-        let annotation = key::PROTOCOL_PORT.key();
-        if !accepted.contains(&&*protocol) {
-            annotations.mistake(format!(
-                "annotation {annotation}: port {}: {protocol:?} is not one of {}",
-                port.number,
-                accepted.join(", ")
-            ));
-        } else if is_tls && certificates.is_empty() {
-            annotations.mistake(format!(
-                "annotation {} is required by {protocol} port {}",
-                key::CERTIFICATE.key(),
-                port.number
-            ));
-        }
-        let (target, target_part) = target(&serde_json::to_value(&it.target_port).unwrap_or_default(), port.number);
-        let range = ranges.get(&port.number).copied();
-        if range.is_some() && mode != Mode::Pods {
-            annotations.mistake(format!(
-                "annotation {}: port {} has Nodes as backends, which a range of ports cannot have; set annotation {} to eni",
-                key::PORT_RANGES.key(),
-                port.number,
-                key::BACKEND_TYPE.key()
-            ));
-        }
-        let part = match range {
-            Some(range) => format!("{}_{}", range.first, range.last),
-            None if mode == Mode::Pods => target_part,
-            None => port.node_port.to_string(),
-        };
-        let part = if is_network { format!("{part}.{}", port.protocol) } else { part };
-        let place = Port {
-            number: range.map_or(port.number, |range| range.first),
-            range,
-            transport: port.protocol,
-            node_port: port.node_port,
-            name: it.name.clone().unwrap_or_default(),
-            target,
-            pool: groups.get(&port.number).map_or_else(|| part.clone(), |group| group.0.clone()),
-            part,
-            ..Port::default()
-        };
-        if let Some(other) = all.iter().find(|other| other.overlaps(&place)) {
-            annotations.mistake(format!(
-                "annotation {}: ports from {} overlap with ports from {}; name ranges without common ports",
-                key::PORT_RANGES.key(),
-                other.number,
-                place.number
-            ));
-        }
-        all.push(match is_network {
-            false => {
-                let mut it = classic.clone();
-                it["Protocol"] = json!(protocol);
-                it["Status"] = json!("running");
-                it["ServerCertificateId"] = json!(certificates.first());
-                if let Some(to) = forwards.get(&port.number).filter(|_| protocol == "http") {
-                    it["ForwardPort"] = json!(to);
-                }
-                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| has_field(&protocol, field)));
-                Port { listener: attributes(&ClassicListener(it)), ..place }
-            }
-            true => {
-                let mut it = network.clone();
-                it["ListenerProtocol"] = json!(protocol.to_uppercase());
-                it["ListenerStatus"] = json!("Running");
-                it["ListenerPort"] = json!(if range.is_some() { 0 } else { port.number });
-                if let Some(range) = range {
-                    (it["StartPort"], it["EndPort"]) = (json!(range.first), json!(range.last));
-                }
-                let is_of_tls = |field: &str| {
-                    field == "SecurityPolicyId" || ["C", "A"].iter().any(|it| field.starts_with(it) && field != "Cps")
-                };
-                it.as_object_mut().into_iter().for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
-                let mut group = group.clone();
-                group["Protocol"] = json!(port.protocol);
-                if range.is_some() {
-                    take_any_port(&mut group, &place, annotations);
-                }
-                let is_own = place.pool == place.part;
-                let group = if is_own { attributes(&NetworkGroup(group)) } else { Attributes::default() };
-                Port { listener: attributes(&NetworkListener(it)), group, ..place }
-            }
-        });
-    }
-    all
-}
-
-/// Lets a server group take any port; its health check, which is on by default, needs a certain one.
-fn take_any_port(group: &mut Value, port: &Port, annotations: &mut Annotations<'_>) {
-    group["AnyPortEnabled"] = json!(true);
-    let check = &mut group["HealthCheckConfig"];
-    if check["HealthCheckEnabled"] == false {
-        return;
-    }
-    check["HealthCheckEnabled"] = json!(true);
-    match port.target {
-        _ if check["HealthCheckConnectPort"].is_number() => {}
-        Target::Number(number) => check["HealthCheckConnectPort"] = json!(number),
-        Target::Named => annotations.mistake(format!(
-            "annotation {}: the target port of the ports from {} has a name, and their health check needs a number; set a \
-             number as target port, or annotations {}: on and {}",
-            key::PORT_RANGES.key(),
-            port.number,
-            key::CHECK_FLAG.key(),
-            key::CHECK_PORT.key()
-        )),
-    }
-}
-
-fn network_group(annotations: &mut Annotations<'_>) -> Value {
-    let mut all = object::<NetworkGroup>(annotations);
-    // The API writes two of them with a capital.
-    if let Some(text @ ("wrr" | "wlc")) = all["Scheduler"].as_str() {
-        all["Scheduler"] = json!(capitalized(text));
-    }
-    if let Some(is_on) = annotations.get(&key::DRAINING) {
-        all["ConnectionDrainEnabled"] = json!(is_on == "on");
-    }
-    let is_checked = annotations.get(&key::CHECK_FLAG).map(|it| it == "on");
-    match is_checked {
-        Some(true) => {
-            all["HealthCheckConfig"]["HealthCheckEnabled"] = json!(true);
-            all["HealthCheckConfig"]["HealthCheckType"] =
-                json!(annotations.get(&key::CHECK_TYPE).map(|it| it.to_uppercase()));
-        }
-        Some(false) => all["HealthCheckConfig"] = json!({"HealthCheckEnabled": false}),
-        None => drop(all.as_object_mut().map(|all| all.remove("HealthCheckConfig"))),
-    }
-    all
 }

@@ -1,5 +1,6 @@
 //! Backends: Nodes with Pods, and Pods by their network interfaces.
 
+use alibaba_fake::Fault;
 use cloud_provider::{Node, Service};
 use serde_json::{Value, json};
 
@@ -184,4 +185,109 @@ async fn pods_on_virtual_nodes_are_further_backends() {
     let found = servers(&harness, false);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(found[2], "eni eni-10.1.0.5 10.1.0.5 8080 50");
+}
+
+/// Sets an endpoint that is not ready, and its Pod with a readiness gate.
+fn set_waiting_pod(harness: &Harness, ip: &str, containers: &str) {
+    let target = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+    let endpoint =
+        json!({"addresses": [ip], "nodeName": "worker-1", "conditions": {"ready": false}, "targetRef": target});
+    let slice = json!({"addressType": "IPv4", "ports": [{"name": "", "port": 8080}], "endpoints": [endpoint]});
+    harness.cluster.set_document(SLICES, json!({"items": [slice]}).to_string());
+    let pod = json!({"spec": {"readinessGates": [{"conditionType": "service.readiness.alibabacloud.com/web"}]},
+        "status": {"conditions": [{"type": "ContainersReady", "status": containers}]}});
+    harness.cluster.set_document(POD, pod.to_string());
+}
+
+const POD: &str = "/api/v1/namespaces/default/pods/p";
+
+/// Returns the states that were written to the gate of the Pod, in order, each once. The Pod here does not change.
+async fn gates(harness: &Harness) -> Vec<String> {
+    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    let patches = harness.cluster.take_patches().into_iter().filter(|(path, _)| path.starts_with(POD));
+    let status = |body: Vec<u8>| serde_json::from_slice::<Value>(&body).unwrap()["status"]["conditions"][0].clone();
+    let mut states: Vec<_> =
+        patches.map(|(_, body)| status(body)).map(|it| format!("{} {}", it["status"], it["reason"])).collect();
+    states.dedup();
+    states
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_gate_opens_when_the_pod_is_a_backend() {
+    let opened = [r#""True" "ServerRegistered""#];
+    for mode in ["eni", "Local", "Cluster"] {
+        let harness = Harness::new();
+        set_waiting_pod(&harness, "10.1.0.1", "False");
+        add_interface(&harness, "10.1.0.1");
+        let provider = harness.started().await;
+        let mut service = if mode == "eni" { of_pods(false) } else { service(&[]) };
+        service.spec.as_mut().unwrap().external_traffic_policy = Some(mode.into()).filter(|_| mode != "eni");
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert!(gates(&harness).await.is_empty(), "{mode}: its containers are not ready");
+        set_waiting_pod(&harness, "10.1.0.1", "True");
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(gates(&harness).await, opened, "{mode}");
+        let count = if mode == "Cluster" { 2 } else { 1 };
+        assert_eq!(servers(&harness, false).len(), count, "{mode}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_gate_stays_closed_without_a_network_interface() {
+    let harness = Harness::new();
+    set_waiting_pod(&harness, "10.1.0.1", "True");
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut of_pods(false)).await.unwrap();
+    assert_eq!(gates(&harness).await, [r#""False" "ServerInvalidServer""#]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dual_stack_nlb_has_pods_of_both_ip_families() {
+    let harness = Harness::new().at_once().with("featureGates", "IPv6DualStack=true");
+    let slice = |family: &str, ip: &str| {
+        json!({"addressType": family, "ports": [{"name": "", "port": 8080}],
+            "endpoints": [{"addresses": [ip], "nodeName": "worker-1", "conditions": {"ready": true}}]})
+    };
+    let slices = json!({"items": [slice("IPv4", "10.1.0.1"), slice("IPv6", "fd00:1::1")]});
+    harness.cluster.set_document(SLICES, slices.to_string());
+    add_interface(&harness, "10.1.0.1");
+    harness.fake.lock().add(
+        "interface",
+        json!({"NetworkInterfaceId": "eni-6", "Status": "InUse", "VpcId": alibaba_fake::VPC,
+            "Ipv6Sets": {"Ipv6Set": [{"Ipv6Address": "fd00:1::1"}]}}),
+    );
+    let provider = harness.started().await;
+    let mut service = of_pods(true);
+    annotate(&mut service, "backend-ip-version", "DualStack");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(servers(&harness, true).len(), 1, "an IPv4 NLB has IPv4 backends only");
+    annotate(&mut service, "ip-version", "DualStack");
+    harness.delete(&provider, &service).await.unwrap();
+    for (version, affinity, expected) in [
+        ("ipv6", "NonAffinity", &["Eni eni-6 fd00:1::1 8080 100"][..]),
+        ("dualstack", "Affinity", &["Eni eni-10.1.0.1 10.1.0.1 8080 100", "Eni eni-6 fd00:1::1 8080 100"]),
+    ] {
+        annotate(&mut service, "backend-ip-version", version);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(servers(&harness, true), expected, "{version}");
+        let group = harness.only("group");
+        assert_eq!([&group["AddressIPVersion"], &group["IpVersionAffinityMode"]], ["DualStack", affinity]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_server_group_loses_old_backends_before_it_gets_new_ones() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.add_node("worker-3");
+    harness.cluster.remove_node("worker-1");
+    let full = Fault::code("POST /slb/AddVServerGroupBackendServers", "InstanceBackendServerNumberOverLimit");
+    harness.fake.fault_injector().fail(full.times(1));
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let expected =
+        ["AddVServerGroupBackendServers", "RemoveVServerGroupBackendServers", "AddVServerGroupBackendServers"];
+    assert_eq!(harness.changes(), expected);
 }

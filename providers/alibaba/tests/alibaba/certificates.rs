@@ -1,7 +1,7 @@
 //! Further certificates of listeners: domain extensions of a CLB, and additional certificates of an NLB.
 
 use alibaba_fake::Fault;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{Harness, annotate, network, service};
 
@@ -89,5 +89,20 @@ async fn service_without_the_annotation_needs_no_permission_to_read_certificates
         let error = harness.ensure(&provider, &mut service).await.unwrap_err();
         assert!(error.is_unauthorized(), "{error}");
         harness.delete(&provider, &service).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificate_that_has_expired_is_refused() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[("protocol-port", "https:80"), ("cert-id", "cert-1")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().add("certificate", json!({"ServerCertificateId": "cert-old", "ExpireTimeStamp": 1}));
+    for (id, expected) in [("cert-old", "has expired"), ("cert-none", "does not exist")] {
+        annotate(&mut service, "cert-id", id);
+        let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("cert-id"), "{error}");
+        assert_eq!(harness.only("classic listener")["HTTPSListenerConfig"]["ServerCertificateId"], "cert-1");
     }
 }

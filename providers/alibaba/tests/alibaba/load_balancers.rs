@@ -7,6 +7,7 @@ use cloud_provider::{Caches, CloudProvider};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, annotate, network, service, service_of};
+use provider_alibaba::annotations::PREFIX;
 
 fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|it| it[key].as_str().unwrap()).collect()
@@ -208,12 +209,13 @@ async fn cordoned_master_and_leaving_nodes_are_no_backends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backends_are_sent_in_batches_of_twenty() {
+async fn server_group_is_created_with_its_first_backends_and_gets_others_in_batches() {
     let harness = Harness::new();
     (3..=45).for_each(|number| harness.add_node(&format!("worker-{number}")));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
-    assert_eq!(harness.changes().iter().filter(|it| *it == "AddVServerGroupBackendServers").count(), 3);
+    assert_eq!(harness.changes().iter().filter(|it| *it == "AddVServerGroupBackendServers").count(), 2);
+    assert_eq!(harness.only("vgroup")["BackendServers"]["BackendServer"].as_array().unwrap().len(), 45);
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,4 +350,49 @@ async fn finalizer_of_the_go_program_stays_until_the_load_balancer_is_deleted() 
             .any(|(path, patch)| path.ends_with("/services/web/status") && String::from_utf8_lossy(patch).contains(GO)),
         "{patches:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_of_another_controller_is_left_alone() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    for key in [format!("{PREFIX}tunnel-type"), "service.beta.kubernetes.io/class".to_owned()] {
+        let mut service = service(&[]);
+        service.metadata.annotations.get_or_insert_default().insert(key, "other".into());
+        let error = harness.ensure(&provider, &mut service).await.unwrap_err();
+        assert!(error.is_implemented_elsewhere(), "{error}");
+    }
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn paid_specification_has_a_default_and_the_network_type_cannot_change() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[("instance-charge-type", "PayBySpec"), ("address-type", "intranet")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.only("classic")["LoadBalancerSpec"], "slb.s1.small");
+    annotate(&mut service, "network-type", "vpc");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    annotate(&mut service, "network-type", "classic");
+    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
+    assert!(error.contains("NetworkType") && error.contains("cannot be changed"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nlb_leaves_security_groups_first_where_the_quota_has_no_room_for_more() {
+    let harness = Harness::new().at_once();
+    let provider = harness.started().await;
+    let mut service = network(&[("security-group-ids", "sg-1"), ("cross-zone-enabled", "off")]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let balancer = harness.only("network");
+    assert_eq!((&balancer["SecurityGroupIds"], &balancer["CrossZoneEnabled"]), (&json!(["sg-1"]), &json!(false)));
+    annotate(&mut service, "security-group-ids", "sg-2");
+    let full = Fault::code("POST /nlb/LoadBalancerJoinSecurityGroup", "QuotaInsufficient.SecurityGroup");
+    harness.fake.fault_injector().fail(full.times(1));
+    harness.changes();
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let (join, leave) = ("LoadBalancerJoinSecurityGroup", "LoadBalancerLeaveSecurityGroup");
+    assert_eq!(harness.changes(), [join, leave, join]);
+    assert_eq!(harness.only("network")["SecurityGroupIds"], json!(["sg-2"]));
 }

@@ -12,6 +12,7 @@ mod load_balancers;
 mod nodes;
 mod profile;
 mod reused;
+mod routes;
 mod takeover;
 
 /// Services with classic load balancers (CLB).

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use alibaba_fake::Fault;
 use cloud_provider::{
     AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, MetadataLevel, Node, NodeAddress,
-    Result, Route,
+    Result,
 };
 use serde_json::json;
 
-use crate::harness::{Harness, cluster};
+use crate::harness::Harness;
 
 const EVERYTHING: LookupRequest =
     LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
@@ -54,6 +54,14 @@ async fn both_forms_of_the_provider_id_name_the_instance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ipv6_addresses_follow_with_the_feature_gate() {
+    let harness = Harness::new().with("featureGates", "IPv6DualStack=true");
+    let found = metadata(&harness, with_ip("10.0.0.1")).await;
+    let shown: Vec<_> = found.node_addresses.iter().map(|it| format!("{} {}", it.kind.as_str(), it.address)).collect();
+    assert_eq!(shown, ["ExternalIP 203.0.0.1", "InternalIP 10.0.0.1", "InternalIP fd00::1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
     let harness = Harness::new();
     for node in [with_id("ack-hybrid://x"), with_id("nodot")] {
@@ -63,6 +71,29 @@ async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
     let error = state(&harness, Node { labels, ..with_id("cn-hangzhou.i-gone") }).await.unwrap_err();
     assert!(error.to_string().contains("is not managed"), "{error}");
     assert!(matches!(state(&harness, with_id("cn-hangzhou.i-gone")).await, Ok(InstanceState::Gone(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lingjun_node_keeps_its_addresses_and_is_gone_when_the_cloud_says_so() {
+    let harness = Harness::new();
+    harness.fake.lock().add("lingjun", json!({"NodeId": "e01-cn-1", "OperatingState": "Using"}));
+    let node = |id: &str, label: &str| {
+        let labels = [("alibabacloud.com/lingjun-worker", "true"), (label, "")].into_iter().collect();
+        Node { labels, provider_id: id.into(), ..with_ip("10.9.0.1") }
+    };
+    let found = metadata(&harness, node("e01-cn-1", "x")).await;
+    assert_eq!((&*found.provider_id, &*found.node_addresses[0].address), ("e01-cn-1", "10.9.0.1"));
+    assert!(matches!(state(&harness, node("e01-cn-2", "x")).await, Ok(InstanceState::Gone(_))));
+    let error = state(&harness, node("e01-cn-1", "alibabacloud.com/lingjun-tianwen-environment")).await.unwrap_err();
+    assert!(error.to_string().contains("is not managed"), "{error}");
+    assert!(state(&harness, with_id("e01-cn-1")).await.unwrap_err().is_invalid(), "without the label");
+    let provider = harness.started().await;
+    let nodes = [with_ip("10.0.0.1"), node("e01-cn-1", "x"), with_ip("10.0.0.2")].map(Arc::new);
+    let states = provider.instances().unwrap().lookup(&nodes, EVERYTHING).await;
+    assert!(states.iter().all(|it| matches!(it, Ok(InstanceState::Present { .. }))), "{states:?}");
+    harness.fake.fault_injector().fail(Fault::code("GET /eflo/DescribeNode", "Forbidden.RAM").times(9));
+    let failed = provider.instances().unwrap().lookup(&nodes[1..2], EVERYTHING).await.remove(0);
+    assert!(failed.unwrap_err().is_unauthorized());
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,39 +151,4 @@ async fn stopped_instance_is_shut_down_and_a_stopping_one_is_not() {
             "{status}: {found:?}"
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
-    let route = |node: &str, range: &str| Route {
-        target_node: node.into(),
-        destination_cidr: range.into(),
-        ..Route::default()
-    };
-    let [one, two] = [route("worker-1", "10.244.0.0/24"), route("worker-2", "10.244.1.0/24")];
-    let (one, two) = tokio::join!(routes.create(&cluster, "", &one), routes.create(&cluster, "", &two));
-    one.and(two).unwrap();
-    assert!(harness.fake.lock().all("interface").iter().all(|it| it["SourceDestCheck"] == false));
-    let listed = routes.list(&cluster).await.unwrap();
-    assert_eq!(listed.len(), 2);
-    let changes = harness.changes();
-    assert!(changes.iter().filter(|it| *it == "CreateRouteEntries").count() <= 2, "{changes:?}");
-    for route in &listed {
-        routes.delete(&cluster, route).await.unwrap();
-    }
-    assert!(harness.fake.lock().all("route").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn vpc_with_two_route_tables_needs_the_setting() {
-    let harness = Harness::new().with("routeTableIDs", "");
-    let provider = harness.started().await;
-    assert!(provider.routes().unwrap().list(&cluster()).await.unwrap().is_empty());
-    let harness = Harness::new().with("routeTableIDs", "");
-    harness.fake.lock().add("table", json!({"RouteTableId": "vtb-2", "VpcId": alibaba_fake::VPC}));
-    let error = harness.started().await.routes().unwrap().list(&cluster()).await.unwrap_err().to_string();
-    assert!(error.contains("vtb-main, vtb-2") && error.contains("Global.routeTableIDs"), "{error}");
 }

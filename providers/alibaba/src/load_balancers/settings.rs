@@ -1,0 +1,92 @@
+//! Changes of the settings of load balancers of both kinds.
+
+use provider_kit::load_balancers::{Attributes, Difference, changed_tags};
+
+use super::apply::{Made, Work};
+
+impl Work<'_> {
+    pub(super) async fn update(&self, settings: &Attributes, changes: &[Difference]) -> Made {
+        let tags = changed_tags(changes);
+        if !tags.is_empty() {
+            self.set_tags(&tags).await?;
+        }
+        let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
+        // Zones are sent as the annotation states them.
+        let zones = self.spec.balancer.clone().only(&["ZoneMappings"]);
+        let of = |action, keys: &[&str]| {
+            let query = self.query(action).fields(settings.clone().only(keys));
+            if keys.contains(&"ZoneMappings") { query.fields(&zones) } else { query }
+        };
+        let table: &[(&'static str, &[&str])] = match self.is_network {
+            false => &[
+                ("SetLoadBalancerName", &["LoadBalancerName"]),
+                ("ModifyLoadBalancerInstanceChargeType", &["InstanceChargeType", "LoadBalancerSpec"]),
+                ("ModifyLoadBalancerInstanceSpec", &["LoadBalancerSpec"]),
+                ("ModifyLoadBalancerInternetSpec", &["InternetChargeType", "Bandwidth"]),
+                ("SetLoadBalancerDeleteProtection", &["DeleteProtection"]),
+                ("SetLoadBalancerModificationProtection", &["ModificationProtectionStatus"]),
+            ],
+            true => &[
+                ("UpdateLoadBalancerAddressTypeConfig", &["AddressType", "ZoneMappings"]),
+                ("UpdateLoadBalancerZones", &["ZoneMappings"]),
+                ("UpdateLoadBalancerAttribute", &["LoadBalancerName", "CrossZoneEnabled"]),
+            ],
+        };
+        for (action, keys) in table {
+            // The first key decides where other parameters only go along.
+            let goes_along =
+                matches!(*action, "ModifyLoadBalancerInstanceChargeType" | "UpdateLoadBalancerAddressTypeConfig");
+            let is_due = if goes_along { is_changed(keys[0]) } else { keys.iter().any(|key| is_changed(key)) };
+            if is_due {
+                self.send(of(action, keys)).await?;
+            }
+        }
+        if self.is_network { self.update_network(settings, &is_changed).await } else { Ok(None) }
+    }
+
+    async fn update_network(&self, settings: &Attributes, is_changed: &(impl Fn(&str) -> bool + Sync)) -> Made {
+        if is_changed("Ipv6AddressType") {
+            let action = match settings.text("Ipv6AddressType") {
+                Some("Internet") => "EnableLoadBalancerIpv6Internet",
+                _ => "DisableLoadBalancerIpv6Internet",
+            };
+            self.send(self.query(action)).await?;
+        }
+        let ids = |it: Option<&Attributes>| -> Vec<String> {
+            it.and_then(|it| serde_json::from_value(it.get("SecurityGroupIds")?.clone()).ok()).unwrap_or_default()
+        };
+        if is_changed("SecurityGroupIds") {
+            let (there, wanted) = (ids(self.before.balancer_attributes()), ids(Some(settings)));
+            let new: Vec<_> = wanted.iter().filter(|id| !there.contains(id)).collect();
+            let gone: Vec<_> = there.iter().filter(|id| !wanted.contains(id)).collect();
+            let send = async |action, ids: &[&String]| match ids {
+                [] => Ok(None),
+                ids => self.send(self.query(action).set("SecurityGroupIds", ids)).await,
+            };
+            match send("LoadBalancerJoinSecurityGroup", &new).await {
+                // There is no room for both the old and the new groups.
+                Err(error) if error.is_quota() && !gone.is_empty() => {
+                    send("LoadBalancerLeaveSecurityGroup", &gone).await?;
+                    send("LoadBalancerJoinSecurityGroup", &new).await?;
+                }
+                outcome => {
+                    outcome?;
+                    send("LoadBalancerLeaveSecurityGroup", &gone).await?;
+                }
+            }
+        }
+        if is_changed("BandwidthPackageId") {
+            let package =
+                |it: Option<&Attributes>| Some(it?.text("BandwidthPackageId")?.to_owned()).filter(|id| !id.is_empty());
+            if let Some(id) = package(self.before.balancer_attributes()) {
+                let query = self.query("DetachCommonBandwidthPackageFromLoadBalancer");
+                self.send(query.set("BandwidthPackageId", id)).await?;
+            }
+            if let Some(id) = package(Some(settings)) {
+                self.send(self.query("AttachCommonBandwidthPackageToLoadBalancer").set("BandwidthPackageId", id))
+                    .await?;
+            }
+        }
+        Ok(None)
+    }
+}
