@@ -91,7 +91,8 @@ impl TencentLoadBalancers {
         if !spec.ranges.is_empty() {
             tags.insert(RANGES_TAG.to_owned(), "yes".to_owned());
         }
-        let tags: Vec<_> = tags.iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value})).collect();
+        let tags = tags.iter().map(|(key, value)| json!({"TagKey": key, "TagValue": value}));
+        let tags: Vec<_> = tags.chain(spec.tags.iter().cloned()).collect();
         let metadata = &identity.service.metadata;
         let version = metadata.resource_version.as_deref().unwrap_or_default();
         // A load balancer of another kind is another creation of the same Service.

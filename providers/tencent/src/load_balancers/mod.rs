@@ -41,9 +41,10 @@ const CREATED_TAG: &str = "tke-createdBy-flag";
 const CLUSTER_TAG: &str = "tke-clusterId";
 const SERVICE_TAG: &str = "tke-lb-serviceuuid";
 const RANGES_TAG: &str = "ccm-rs/source-ranges";
-/// Kinds of load balancers: public, internal, and those of users.
+/// Types of load balancers.
 const PUBLIC: &str = "OPEN";
 const INTERNAL: &str = "INTERNAL";
+/// The kind of load balancers of users. The kind of others is their type, with the subnet of internal ones.
 const EXISTING: &str = "existing";
 /// The name that the Go program gives load balancers, unless an annotation has another one.
 const GO_NAME: &str = "kubernetes-loadbalancer";
@@ -87,6 +88,19 @@ pub(crate) fn load_balancers(
     let machines = Arc::new(source.clone());
     let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
     LoadBalancerEngine::of(cloud, machines, options)
+}
+
+/// Returns the kind of internal load balancers in a subnet. Kinds live as long as the process, and there are as many as
+/// subnets.
+fn internal_kind(subnet: &str) -> &'static str {
+    static KINDS: Mutex<BTreeMap<String, &str>> = Mutex::new(BTreeMap::new());
+    let mut kinds = KINDS.lock();
+    if let Some(kind) = kinds.get(subnet) {
+        return kind;
+    }
+    let kind: &str = format!("{INTERNAL} in {subnet}").leak();
+    kinds.insert(subnet.to_owned(), kind);
+    kind
 }
 
 /// Returns the security group for source ranges as a resource.
@@ -207,12 +221,12 @@ impl TencentLoadBalancers {
     fn report_fixed(&self, desired: &ResourceGraph, seen: &ResourceGraph, identity: &Identity<'_>, place: &str) {
         let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes()) else { return };
         let mut events = PendingEvents::default();
-        for name in ["SubnetId", "InternetChargeType"] {
-            if let (Some(to), Some(from)) = (wanted.text(name), there.text(name))
-                && to != from
-            {
-                let text =
-                    format!("{place} keeps {name} {from}: it cannot be changed to {to}; create the Service again");
+        for name in ["LoadBalancerType", "SubnetId", "InternetChargeType"] {
+            // The state after a creation in this process lacks what the creation left to the cloud.
+            let from = there.text(name).unwrap_or("of its creation");
+            if let Some(to) = wanted.text(name).filter(|to| *to != from) {
+                let text = format!("{place} keeps {name} {from}: it cannot be changed to {to}");
+                let text = format!("{text}; restore the annotation, or give the Service another load balancer");
                 events.warn("ImmutableSetting", text);
             }
         }
@@ -244,7 +258,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let legacy_owner = requested_id.as_ref().map(|id| format!("ID {id}")).or_else(|| shown_address(service));
         let kind = match (&requested_id, key::is_internal(service)) {
             (Some(_), _) => EXISTING,
-            (None, true) => INTERNAL,
+            (None, true) => internal_kind(key::internal_subnet(service).unwrap_or_default()),
             (None, false) => PUBLIC,
         };
         let name = own.unwrap_or(usual).chars().take(80).collect();

@@ -17,7 +17,7 @@ use super::model::{Balancer, Listener};
 use super::spec::pool;
 use super::{
     CLUSTER_TAG, CREATED_TAG, EXISTING, GO_NAME, ID, INTERNAL, PUBLIC, RANGES_TAG, SERVICE_TAG, TencentLoadBalancers,
-    target,
+    internal_kind, target,
 };
 use crate::annotations as key;
 use crate::api::{Action, CLB, list, text, texts};
@@ -93,7 +93,7 @@ impl TencentLoadBalancers {
             legacy_owner,
             kind: match text(it, "LoadBalancerType") {
                 _ if adopted => EXISTING,
-                INTERNAL => INTERNAL,
+                INTERNAL => internal_kind(text(it, "SubnetId")),
                 _ => PUBLIC,
             },
             state: if it["Status"] == 0 { State::Busy } else { State::Ready },
