@@ -13,11 +13,13 @@ use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Builder, Connector, Tls, network};
 use serde_json::{Value, json};
 
-use crate::api::{Action, Api, CLB, CVM, RefusalStatus, TKE, VPC};
+use crate::action::{Action, CLB, CVM, TKE, VPC};
+use crate::api::Api;
 use crate::config::Config;
 use crate::endpoints::follow;
 use crate::instances::{Nodes, Source};
 use crate::load_balancers::{ClusterTag, load_balancers};
+use crate::refusals::RefusalStatus;
 use crate::routes::ClusterRoutes;
 use crate::{EVENT_SOURCE, NAME, TKE_SCHEME};
 

@@ -1,10 +1,13 @@
 //! Load balancers (CLB): the cloud as the engine of provider-kit sees it.
 
 mod apply;
+mod creation;
 mod groups;
+mod listeners;
 mod model;
 mod read;
 mod spec;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,8 +33,10 @@ use serde_json::{Value, json};
 
 use self::model::Group;
 use self::spec::Spec;
+use self::targets::{server_of, target};
+use crate::action::{Action, CLB};
 use crate::annotations as key;
-use crate::api::{Action, Api, CLB, list, text};
+use crate::api::{Api, list, text};
 use crate::endpoints::{Endpoints, Pods};
 use crate::instances::{Source, machine_id};
 
@@ -122,16 +127,6 @@ fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
 /// Returns the first address in the status of a Service.
 fn shown_address(service: &Service) -> Option<String> {
     shown(service).iter().find_map(|it| it.ip.clone())
-}
-
-/// A target: ID of an instance or an address, port, weight.
-fn target(id: &str, port: u16, weight: u32) -> String {
-    format!("{id} {port} {weight}")
-}
-
-/// Returns a target without its weight.
-fn server_of(target: &str) -> &str {
-    target.rsplit_once(' ').map_or(target, |(server, _)| server)
 }
 
 impl TencentLoadBalancers {

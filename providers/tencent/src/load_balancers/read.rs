@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 
 use super::model::{Balancer, Listener};
 use super::spec::pool;
+use super::targets::target;
 use super::{
     CLUSTER_TAG, CREATED_TAG, EXISTING, GO_NAME, ID, INTERNAL, PUBLIC, RANGES_TAG, SERVICE_TAG, TencentLoadBalancers,
-    internal_kind, target,
+    internal_kind,
 };
+use crate::action::{Action, CLB};
 use crate::annotations as key;
-use crate::api::{Action, CLB, list, text, texts};
+use crate::api::{list, text, texts};
 
 /// Load balancers that a request can name.
 const AT_ONCE: usize = 20;
