@@ -93,7 +93,7 @@ provider_kit::declare! {
     /// The annotations, in the order of the reference page.
     pub ALL: "";
 
-    /// Accepted: load balancers are always of the kind `application`. One of the kind `classic` is replaced by hand.
+    /// Accepted: new load balancers are always of the kind `application`. An existing one of the kind `classic` is kept.
     pub LB_KIND: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind", kind(CLASSIC), default("application");
     /// Network of the load balancer. When it changes, the Service gets another load balancer with another address.
     pub TYPE: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type", kind(PRIVATE), default("public");

@@ -8,6 +8,7 @@ use provider_kit::load_balancers::{
 };
 use serde_json::{Value, json};
 
+use super::classic::is_classic;
 use super::spec::Spec;
 use super::{CREATED_TAG, ID, RANGES_TAG, TencentLoadBalancers, group_key};
 use crate::action::{Action, CLB, TAG};
@@ -37,6 +38,7 @@ impl TencentLoadBalancers {
         }
         match change.operations.contains(&Operation::Untag) {
             true => work.release().await,
+            false if is_classic(&work.before) => work.update_classic().await,
             false => work.update().await,
         }
     }
@@ -74,7 +76,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn update(&self) -> Result<Applied> {
+    /// Writes the owner tags, if they are to be written.
+    ///
+    /// # Errors
+    /// *Conflict* if the load balancer has become one of the user's since it was read: listeners of the user looked like
+    /// those of a Service.
+    pub(super) async fn write_tags(&self) -> Result<()> {
         let identity = self.change.identity;
         let is_requested = identity.requested_id.as_ref() == Some(&self.actual.id);
         let mut tags = BTreeMap::new();
@@ -87,10 +94,14 @@ impl Work<'_> {
             tags.insert(CREATED_TAG.to_owned(), None);
         }
         self.set_tags(tags).await?;
-        if is_rescued {
-            // It was read as a load balancer of this program: listeners of the user looked like those of a Service.
-            return Err(Error::conflict(format!("load balancer {} has become one of yours", self.actual.id)));
+        match is_rescued {
+            true => Err(Error::conflict(format!("load balancer {} has become one of yours", self.actual.id))),
+            false => Ok(()),
         }
+    }
+
+    async fn update(&self) -> Result<Applied> {
+        self.write_tags().await?;
         let (wants_group, had_group) =
             (self.after.resources.get(&group_key()), self.before.resources.get(&group_key()));
         let managed = match wants_group {

@@ -1,6 +1,7 @@
 //! Load balancers (CLB): the cloud as the engine of provider-kit sees it.
 
 mod apply;
+mod classic;
 mod creation;
 mod groups;
 mod listeners;
@@ -31,6 +32,7 @@ use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
 use serde_json::{Value, json};
 
+use self::classic::is_classic;
 use self::model::Group;
 use self::spec::Spec;
 use self::targets::{server_of, target};
@@ -319,6 +321,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         _spec: &Spec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
+        if is_classic(seen) {
+            return self.fit_classic(&desired, seen, identity.service, &observed.place());
+        }
         let foreign = seen.balancer_attributes().and_then(|it| it.get("Foreign")).cloned().unwrap_or_default();
         for (port, _) in desired.listeners() {
             if list(&foreign).any(|it| *it == *port.to_string()) {
@@ -370,6 +375,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
     }
 
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        if observed.graph.as_ref().is_some_and(is_classic) {
+            return Ok(None);
+        }
         let action = Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
         let answer: Value = self.api.send(action).await?;
         let listeners = list(&answer["LoadBalancers"]).flat_map(|it| list(&it["Listeners"]));

@@ -181,6 +181,9 @@ impl TencentLoadBalancers {
 
     async fn whole(&self, it: &Value) -> Result<ObservedLoadBalancer> {
         let (head, tags) = (self.head(it), tags(it));
+        if it["Forward"] == 0 {
+            return self.classic(it, head).await;
+        }
         let of = |action| self.api.send::<Value>(Action::new(CLB, action).set("LoadBalancerId", &head.id));
         let uid = head.owner_tags.service.clone().unwrap_or_default();
         let group = async {

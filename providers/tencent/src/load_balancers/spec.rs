@@ -23,7 +23,7 @@ const RESERVED_OF_LISTENERS: [&str; 6] =
 const TAGS: usize = 16;
 const OWN_TAGS: [&str; 2] = ["tke-", "ccm-rs/"];
 /// The weight of a target.
-const WEIGHT: u32 = 10;
+pub(super) const WEIGHT: u32 = 10;
 
 /// Settings of the load balancer of a Service.
 #[derive(Clone, Debug, Default)]

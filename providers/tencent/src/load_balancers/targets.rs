@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Result};
+use futures::future::try_join_all;
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{Port, Targets};
 use provider_kit::transport::Priority;
@@ -27,7 +28,7 @@ pub(super) fn server_of(target: &str) -> &str {
 }
 
 /// Returns ID, port and weight of a target.
-fn parts(target: &str) -> (&str, u64, u64) {
+pub(super) fn parts(target: &str) -> (&str, u64, u64) {
     let mut all = target.split(' ');
     let id = all.next().unwrap_or_default();
     let mut number = || all.next().and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -49,15 +50,14 @@ fn server(target: &str, has_weight: bool) -> Value {
 impl Work<'_> {
     /// Returns the targets whose instances exist, and those that are addresses.
     async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
-        let mut there = Vec::new();
-        for target in targets {
+        let there = try_join_all(targets.iter().map(async |target| {
             let exists = match target["InstanceId"].as_str() {
                 Some(id) => self.cloud.source.state_by_id(id, Priority::Ordinary).await?.is_some(),
                 None => true,
             };
-            there.extend(exists.then(|| target.clone()));
-        }
-        Ok(there)
+            Ok::<_, Error>(exists.then(|| target.clone()))
+        }));
+        Ok(there.await?.into_iter().flatten().collect())
     }
 
     /// Registers new targets, then removes old ones, then changes weights. Returns `false` if targets were left out,
@@ -86,7 +86,7 @@ impl Work<'_> {
         }
         let mut are_all_there = true;
         for targets in new.chunks(TARGETS) {
-            are_all_there &= self.register(targets).await?;
+            are_all_there &= self.register("BatchRegisterTargets", targets).await?;
         }
         for targets in gone.chunks(TARGETS) {
             self.send_targets("BatchDeregisterTargets", targets).await?;
@@ -99,9 +99,8 @@ impl Work<'_> {
 
     /// Registers targets, except for those whose instance no longer exists: they must neither keep the others out nor
     /// fail the sync of the Service. Returns `false` if there were such targets.
-    async fn register(&self, targets: &[Value]) -> Result<bool> {
-        const ACTION: &str = "BatchRegisterTargets";
-        match self.send_targets(ACTION, targets).await {
+    pub(super) async fn register(&self, action: &'static str, targets: &[Value]) -> Result<bool> {
+        match self.send_targets(action, targets).await {
             Err(error) if error.is_not_found() || error.is_invalid() => {
                 let there = self.existing(targets).await?;
                 if there.len() == targets.len() {
@@ -111,7 +110,7 @@ impl Work<'_> {
                 self.cloud.check_account().await?;
                 tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
                 if !there.is_empty() {
-                    self.send_targets(ACTION, &there).await?;
+                    self.send_targets(action, &there).await?;
                 }
                 Ok(false)
             }

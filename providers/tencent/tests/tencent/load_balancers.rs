@@ -19,7 +19,7 @@ pub(crate) const EXTENSIVE: &str = "service.kubernetes.io/service.extensiveParam
 const PASS: &str = "service.cloud.tencent.com/pass-to-target";
 const PROTECTION: &str = "service.cloud.tencent.com/modification-protection";
 const BACKENDS: &str = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
-const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
+pub(crate) const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
 const DIRECT: &str = "service.cloud.tencent.com/direct-access";
 
 const CREATION: [&str; 3] = ["CreateLoadBalancer", "CreateListener", "BatchRegisterTargets"];
