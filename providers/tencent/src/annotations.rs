@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// The beginnings of annotations of this cloud: a key with one of them that is not declared is a spelling mistake. Other
 /// keys of `service.kubernetes.io` are those of Kubernetes.
-pub const PREFIXES: [&str; 8] = [
+pub const PREFIXES: [&str; 7] = [
     "service.beta.kubernetes.io/tencentcloud-loadbalancer-",
     "service.cloud.tencent.com/",
     "service.kubernetes.io/loadbalance-",
@@ -18,7 +18,6 @@ pub const PREFIXES: [&str; 8] = [
     "service.kubernetes.io/qcloud-",
     "service.kubernetes.io/service.",
     "service.kubernetes.io/tke-",
-    "ccm-rs/tencent-",
 ];
 
 const CLASSIC: Kind<bool> = Kind::of("`classic` or `application`", |text| Some(text == "classic"));
@@ -158,8 +157,6 @@ provider_kit::declare! {
     pub TKE_ENDPOINTS: String = "service.cloud.tencent.com/loadbalancer-source-endpoints";
     /// Written by the service controller of TKE: IPv6 address of the load balancer. Not read.
     pub TKE_IPV6: String = "service.kubernetes.io/loadbalance-nat-ipv6";
-    /// Digest of the Pods that are targets. Written by the program, so that the targets follow the Pods.
-    pub PODS: String = "ccm-rs/tencent-endpoints";
 }
 
 /// Returns the ID of the load balancer of yours that a Service names.

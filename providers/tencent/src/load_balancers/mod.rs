@@ -17,10 +17,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_provider::{AddressType, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{
+    AddressType, Cluster, Error, EventSubject, Fence, Node, Result, Service, TargetHealth, async_trait,
+};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
+use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
@@ -68,6 +71,7 @@ pub(crate) struct TencentLoadBalancers {
     api: Api,
     source: Source,
     cluster: ClusterView,
+    endpoint_nodes: EndpointNodes,
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
     cluster_tag: ClusterTag,
@@ -82,6 +86,7 @@ pub(crate) fn load_balancers(
     source: Source,
     cluster: ClusterView,
     cluster_tag: ClusterTag,
+    fence: Fence,
 ) -> LoadBalancerEngine {
     let polling = Polling {
         first: Duration::from_millis(500),
@@ -93,7 +98,9 @@ pub(crate) fn load_balancers(
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
-    let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
+    let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
+    let cloud =
+        TencentLoadBalancers { api, source, cluster, endpoint_nodes, deduplicator, cluster_tag, requested, names };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -185,9 +192,10 @@ impl TencentLoadBalancers {
         is_known.then_some(found)
     }
 
+    /// Returns the endpoints of a Service whose targets follow its Pods, or `None` if they are not known.
     async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
         match &spec.pods {
-            Some(_) => Endpoints::read(&self.cluster, service).await.map(Some),
+            Some(_) => self.endpoint_nodes.slices(service).await?.map(Endpoints::of).transpose(),
             None => Ok(None),
         }
     }
@@ -273,7 +281,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         }
         let mut events = PendingEvents::default();
         let pods = self.endpoints(spec, service).await?;
-        let machines = match spec.is_direct {
+        // As long as the Pods are not known, targets stay.
+        let machines = match spec.is_direct || spec.pods.is_some() && pods.is_none() {
             true => None,
             false => self.machines(spec, input.request.nodes, pods.as_ref(), &mut events),
         };

@@ -666,7 +666,7 @@ async fn targets_of_direct_access_are_pods_and_follow_them() {
     assert_eq!(harness.targets(), ["80 10.1.0.1 8080 10", "80 10.1.0.2 8080 0"]);
     harness.changes();
     harness.set_endpoints(&[("10.1.0.1", false, true, "worker-1"), ("10.1.0.3", true, false, "worker-1")]);
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(15)).await;
     let patches = harness.cluster.take_patches();
     assert!(
         patches.iter().any(|(path, _)| path.ends_with("/services/web/status")),
