@@ -107,7 +107,9 @@ impl ServedProfile {
     /// Returns `true` if this path is about load balancers.
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
-        self.cloud.api().create.rsplit('/').next().is_some_and(|name| path.contains(name))
+        let api = self.cloud.api();
+        let names = [api.create, api.load_balancers].map(|route| route.rsplit('/').next().unwrap_or(route));
+        names.iter().any(|name| path.contains(name))
     }
 }
 
