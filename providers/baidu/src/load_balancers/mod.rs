@@ -333,9 +333,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let shown = shown.map(|it| LoadBalancerIngress { ip_mode: Some("VIP".to_owned()), ..it });
         let ingress: Vec<_> = shown.collect();
         let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
-        let mut annotations = Vec::new();
+        // The Go program deletes no listener of a Service without the second one.
+        let mut annotations = vec![(key::ADDED_ID.key(), Some(observed.id.clone()))];
         if text_on(service, key::EXIST_ID.key()).is_none() {
-            annotations.extend([key::ID.key(), key::ADDED_ID.key()].map(|key| (key, Some(observed.id.clone()))));
+            annotations.push((key::ID.key(), Some(observed.id.clone())));
         }
         let eip = observed.graph.as_ref().and_then(|graph| graph.resources.get(&eip_key()));
         let own = eip.filter(|eip| eip.get(OWN).is_some()).and_then(|eip| eip.text("ip"));
