@@ -107,7 +107,8 @@ impl ServedProfile {
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
         let api = self.cloud.api();
-        [api.create, api.load_balancers].iter().filter_map(|it| it.rsplit('/').next()).any(|name| path.contains(name))
+        let name = |route: &'static str| route.rsplit('/').find(|it| !it.starts_with('{'));
+        [api.create, api.load_balancers].into_iter().filter_map(name).any(|name| path.contains(name))
     }
 }
 

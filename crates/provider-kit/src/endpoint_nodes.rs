@@ -1,4 +1,5 @@
-//! The Nodes on which Services have endpoints, for load balancers that send traffic to no other Nodes.
+//! The Nodes on which Services have endpoints, for load balancers that send traffic to no other Nodes, and the endpoints
+//! themselves, for load balancers that send traffic to Pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::ClusterView;
 use crate::signing::sha256_hex;
 
-/// The annotation that is written when the Nodes of a Service have changed: a digest of their names.
+/// The annotation that is written when the endpoints of a Service have changed: a digest of them.
 const CHANGED: &str = "ccm-rs/endpoint-nodes";
 const SLICES: &str = "/apis/discovery.k8s.io/v1";
 const SERVICE: &str = "kubernetes.io/service-name";
@@ -26,11 +27,19 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 /// A Service by namespace and name.
 type ServiceName = (String, String);
 
+/// The part of a Service's EndpointSlices that a caller follows.
+#[derive(Clone, Copy)]
+enum Followed {
+    Nodes,
+    Everything,
+}
+
 /// A view of the Nodes on which Services have endpoints, ready or not. Clones share the view.
 ///
 /// The service controller watches Services and Nodes. A task of the view watches the EndpointSlices of the Services that
-/// were asked for, and writes an annotation to each Service whose Nodes have changed, which makes the controller sync it.
-/// The ServiceAccount needs `get`, `list` and `watch` of `endpointslices`.
+/// were asked for, and writes an annotation to each Service whose Nodes (or, with [`slices`](Self::slices), endpoints)
+/// have changed, which makes the controller sync it. The ServiceAccount needs `get`, `list` and `watch` of
+/// `endpointslices`.
 ///
 /// ```
 /// use cloud_provider::Fence;
@@ -50,8 +59,8 @@ pub struct EndpointNodes(Arc<Inner>);
 struct Inner {
     cluster: ClusterView,
     fence: Fence,
-    /// The Nodes of Services as they were last asked for.
-    known: Mutex<BTreeMap<ServiceName, BTreeSet<String>>>,
+    /// Digests of the followed parts of Services as they were last asked for.
+    known: Mutex<BTreeMap<ServiceName, (Followed, String)>>,
     task: OnceLock<()>,
 }
 
@@ -66,20 +75,51 @@ impl EndpointNodes {
     /// `None` if the Service has no EndpointSlices, or if the process has no access to Kubernetes.
     ///
     /// # Errors
-    /// Each failed read, so that targets stay as they are.
+    /// Each failed read, so that targets stay as they are; *unauthorized* if the ServiceAccount may not read
+    /// EndpointSlices.
     pub async fn of(&self, service: &Service) -> Result<Option<BTreeSet<String>>> {
+        Ok(self.read(service, Followed::Nodes).await?.as_deref().map(nodes))
+    }
+
+    /// Returns the EndpointSlices of a Service, and has the Service synced when its endpoints or their ports change.
+    /// `None` if the Service has no EndpointSlices, or if the process has no access to Kubernetes.
+    ///
+    /// # Errors
+    /// Each failed read, so that targets stay as they are.
+    pub async fn slices(&self, service: &Service) -> Result<Option<Vec<Value>>> {
+        self.read(service, Followed::Everything).await
+    }
+
+    async fn read(&self, service: &Service, followed: Followed) -> Result<Option<Vec<Value>>> {
         if self.0.cluster.api().is_err() {
             return Ok(None);
         }
         let metadata = &service.metadata;
         let name = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
-        let nodes = self.0.read(&name).await?;
+        let slices = self.0.read(&name).await?;
         if self.0.fence.is_open() {
-            self.0.known.lock().insert(name, nodes.clone().unwrap_or_default());
+            let digest = digest(slices.as_deref().unwrap_or_default(), followed);
+            self.0.known.lock().insert(name, (followed, digest));
             self.0.task.get_or_init(|| drop(tokio::spawn(follow(Arc::clone(&self.0)))));
         }
-        Ok(nodes)
+        Ok(slices)
     }
+}
+
+/// Returns the names of the Nodes of all endpoints.
+fn nodes(slices: &[Value]) -> BTreeSet<String> {
+    let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+    endpoints.filter_map(|it| it["nodeName"].as_str().map(str::to_owned)).collect()
+}
+
+/// Returns a text that changes when the followed part of EndpointSlices does.
+fn digest(slices: &[Value], followed: Followed) -> String {
+    let parts: BTreeSet<_> = match followed {
+        Followed::Nodes => nodes(slices),
+        Followed::Everything => slices.iter().map(|it| json!([it["endpoints"], it["ports"]]).to_string()).collect(),
+    };
+    let text = parts.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+    sha256_hex(text.as_bytes())[..16].to_owned()
 }
 
 /// Follows the EndpointSlices until the process ends. A failed watch begins again.
@@ -98,19 +138,18 @@ async fn follow(view: Arc<Inner>) {
 }
 
 impl Inner {
-    async fn read(&self, (namespace, name): &ServiceName) -> Result<Option<BTreeSet<String>>> {
+    async fn read(&self, (namespace, name): &ServiceName) -> Result<Option<Vec<Value>>> {
         let path = format!("{SLICES}/namespaces/{namespace}/endpointslices?labelSelector={SERVICE}%3D{name}");
-        let (status, list) = self.cluster.get(&path).await?;
+        let (status, mut list) = self.cluster.get(&path).await?;
         if !status.is_success() && status != StatusCode::NOT_FOUND {
             let text = format!("cannot read EndpointSlices of Service {namespace}/{name}: status {}", status.as_u16());
-            return Err(Error::other(format!("{text}; allow get, list and watch of endpointslices")));
+            let text = format!("{text}; allow get, list and watch of endpointslices");
+            return Err(if status == StatusCode::FORBIDDEN { Error::unauthorized(text) } else { Error::other(text) });
         }
-        let slices = list["items"].as_array().filter(|slices| !slices.is_empty());
-        let endpoints = |slice: &Value| slice["endpoints"].as_array().cloned().unwrap_or_default();
-        Ok(slices.map(|slices| {
-            let all = slices.iter().flat_map(endpoints);
-            all.filter_map(|it| it["nodeName"].as_str().map(str::to_owned)).collect()
-        }))
+        match list["items"].take() {
+            Value::Array(slices) if !slices.is_empty() => Ok(Some(slices)),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the version to watch from. Changes before it may have been missed.
@@ -153,16 +192,15 @@ impl Inner {
         Ok(newest)
     }
 
-    /// Has a Service synced if its Nodes differ from those that were last asked for. A Service that does not exist any
+    /// Has a Service synced if the followed part differs from what was last asked for. A Service that does not exist any
     /// more is forgotten.
     async fn check(&self, name: &ServiceName) -> Result<()> {
-        let Some(known) = self.known.lock().get(name).cloned() else { return Ok(()) };
-        let nodes = self.read(name).await?.unwrap_or_default();
-        if nodes == known || !self.fence.is_open() {
+        let Some((followed, known)) = self.known.lock().get(name).cloned() else { return Ok(()) };
+        let digest = digest(&self.read(name).await?.unwrap_or_default(), followed);
+        if digest == known || !self.fence.is_open() {
             return Ok(());
         }
-        let names = nodes.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
-        let patch = json!({"metadata": {"annotations": {CHANGED: &sha256_hex(names.as_bytes())[..16]}}});
+        let patch = json!({"metadata": {"annotations": {CHANGED: digest}}});
         let path = format!("/api/v1/namespaces/{}/services/{}", name.0, name.1);
         if !self.cluster.patch_status(&path, &patch).await? {
             self.known.lock().remove(name);
@@ -219,6 +257,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn service_whose_slices_were_read_is_synced_when_an_endpoint_changes() {
+        let cluster = ScriptedCluster::default();
+        let view = view(&cluster, Fence::open());
+        let metadata = json!({"namespace": "default", "labels": {SERVICE: "web"}, "resourceVersion": "8"});
+        let event = json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": {"metadata": metadata}});
+        cluster.set_document(ALL, event.to_string());
+        let endpoints = |is_ready: bool| json!([{"nodeName": "a", "conditions": {"ready": is_ready}}]);
+        let set = |is_ready| {
+            cluster.set_document(OF_SERVICE, json!({"items": [{"endpoints": endpoints(is_ready)}]}).to_string())
+        };
+        set(true);
+        assert_eq!(view.slices(&service()).await.unwrap().unwrap()[0]["endpoints"], endpoints(true));
+        for (is_ready, expected) in [(true, false), (false, true)] {
+            set(is_ready);
+            sleep(Duration::from_secs(15)).await;
+            assert_eq!(!cluster.take_patches().is_empty(), expected, "ready: {is_ready}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn closed_fence_lets_nothing_be_written() {
         let cluster = ScriptedCluster::default();
         let leads = Arc::new(AtomicBool::new(true));
@@ -262,7 +320,8 @@ mod tests {
         let view = ClusterView::new("test");
         let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
         view.connect(&Context { clients: Arc::new(Refusing), ..context });
-        let error = EndpointNodes::new(view, Fence::open()).of(&service()).await.unwrap_err().to_string();
-        assert!(error.contains("403; allow get, list and watch of endpointslices"), "{error}");
+        let error = EndpointNodes::new(view, Fence::open()).of(&service()).await.unwrap_err();
+        assert!(error.is_unauthorized(), "{error}");
+        assert!(error.to_string().contains("403; allow get, list and watch of endpointslices"), "{error}");
     }
 }

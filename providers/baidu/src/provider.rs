@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Fence, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -28,7 +28,7 @@ const CREDENTIAL: &str = "put a valid key into AccessKeyID and SecretAccessKey o
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let [blb, eip, bcc] = PRODUCTS.map(|product| api::cloud(&config, setup, product).build());
-    Ok(Arc::new(Baidu::new(config, [blb?, eip?, bcc?])))
+    Ok(Arc::new(Baidu::new(config, [blb?, eip?, bcc?], setup.fence.clone())))
 }
 
 /// The cloud provider for Baidu AI Cloud.
@@ -42,16 +42,17 @@ pub struct Baidu {
 }
 
 impl Baidu {
-    /// Creates a provider over these connections, in the order of [`PRODUCTS`].
+    /// Creates a provider over these connections, in the order of [`PRODUCTS`]. Services are written only while `fence` is
+    /// open.
     #[must_use]
-    pub fn new(config: Config, connections: [Transport; 3]) -> Self {
+    pub fn new(config: Config, connections: [Transport; 3], fence: Fence) -> Self {
         let (api, cluster) = (Api::new(Arc::new(config), connections), ClusterView::new(EVENT_SOURCE));
         let (source, caches) = (Source(api.clone()), SharedCaches::default());
         let inventory = Inventory::new(source.clone()).measured(api.bcc.metrics());
         let place = Arc::new(Place::new(inventory.clone(), cluster.clone()));
         let routes = RouteRules::new(inventory.clone(), Arc::clone(&place), cluster.clone());
         Self {
-            load_balancers: load_balancers::load_balancers(source, place, &cluster, Arc::clone(&caches)),
+            load_balancers: load_balancers::load_balancers(source, place, &cluster, Arc::clone(&caches), fence),
             routes: RouteTable::new(routes, cluster.clone()),
             instances: BccInstances(inventory),
             api,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// The beginnings of annotations of this cloud: a key with one of them that is not declared is a spelling mistake. Other
 /// keys of `service.kubernetes.io` are those of Kubernetes.
-pub const PREFIXES: [&str; 8] = [
+pub const PREFIXES: [&str; 7] = [
     "service.beta.kubernetes.io/tencentcloud-loadbalancer-",
     "service.cloud.tencent.com/",
     "service.kubernetes.io/loadbalance-",
@@ -18,7 +18,6 @@ pub const PREFIXES: [&str; 8] = [
     "service.kubernetes.io/qcloud-",
     "service.kubernetes.io/service.",
     "service.kubernetes.io/tke-",
-    "ccm-rs/tencent-",
 ];
 
 const CLASSIC: Kind<bool> = Kind::of("`classic` or `application`", |text| Some(text == "classic"));
@@ -43,8 +42,12 @@ const GROUPS: Kind<Vec<String>> = Kind::of("a comma list of 1 to 5 IDs of securi
 });
 const SKIP: Kind<bool> = Kind::of("`skip`", |text| Some(text == "skip"));
 
+/// The longest ID.
+const LONGEST_ID: usize = 64;
+
 fn is_id(text: &str, prefix: &str) -> bool {
-    text.strip_prefix(prefix).is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    let is_plain = |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= LONGEST_ID && text.strip_prefix(prefix).is_some_and(is_plain)
 }
 
 /// A JSON object with parameters of a request, as an annotation has it.
@@ -89,11 +92,12 @@ provider_kit::declare! {
     /// The annotations, in the order of the reference page.
     pub ALL: "";
 
-    /// Accepted: load balancers are always of the kind `application`. One of the kind `classic` is replaced by hand.
+    /// Accepted: new load balancers are always of the kind `application`. An existing one of the kind `classic` is kept.
     pub LB_KIND: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind", kind(CLASSIC), default("application");
     /// Network of the load balancer. When it changes, the Service gets another load balancer with another address.
     pub TYPE: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type", kind(PRIVATE), default("public");
-    /// Subnet of an internal load balancer, required for `private`.
+    /// Subnet of an internal load balancer, required for `private`. When it changes, the Service gets another load
+    /// balancer with another address.
     pub SUBNET: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type-internal-subnet-id", kind(SUBNET_FORM);
     /// Name of a new load balancer.
     pub LB_NAME_KEY: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-name", kind(LB_NAME), default_description("`<cluster>_<namespace>_<name>`");
@@ -103,13 +107,14 @@ provider_kit::declare! {
     pub TKE_SUBNET: String = "service.kubernetes.io/qcloud-loadbalancer-internal-subnetid", kind(SUBNET_FORM);
     /// ID of a load balancer of yours that the Service uses. It is never deleted; only listeners of the Service change.
     pub EXISTING: String = "service.kubernetes.io/tke-existed-lbid", kind(ID_FORM);
-    /// Charge type of the traffic of a new public load balancer.
+    /// Charge type of the traffic of a new public load balancer. A later change has no effect, and an event says so.
     pub CHARGE: String = "service.kubernetes.io/qcloud-loadbalancer-internet-charge-type", kind(CHARGE_FORM), default_description("the cloud's"),
         aliases(&["kubernetes.io/service.internetChargeType"]);
     /// Bandwidth of a public load balancer in Mbps.
     pub BANDWIDTH: u32 = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out", kind(Kind::number(1, 2048)), default_description("the cloud's"),
         aliases(&["kubernetes.io/service.internetMaxBandwidthOut"]);
-    /// Further parameters of the request `CreateLoadBalancer`, such as `{"AddressIPVersion": "IPV6"}`.
+    /// Further parameters of the request `CreateLoadBalancer`, such as `{"AddressIPVersion": "IPV6"}`, and further tags:
+    /// `{"Tags": [{"TagKey": "team", "TagValue": "shop"}]}`.
     pub EXTENSIVE: Json = "service.kubernetes.io/service.extensiveParameters";
     /// Further parameters of listeners, such as `{"Scheduler": "LEAST_CONN"}`.
     pub LISTENER: Json = "service.kubernetes.io/service.listenerParameters";
@@ -140,8 +145,18 @@ provider_kit::declare! {
     pub TKE_CONFIG_AUTO: bool = "service.cloud.tencent.com/tke-service-config-auto", lenient();
     /// Deprecated form of `tencentcloud-loadbalancer-kind`.
     pub OLD_KIND: bool = "service.kubernetes.io/loadbalance-type", kind(LEGACY_KIND);
-    /// Digest of the Pods that are targets. Written by the program, so that the targets follow the Pods.
-    pub PODS: String = "ccm-rs/tencent-endpoints";
+    /// Written by the service controller of TKE: token of its creations. Not read.
+    pub TKE_TOKEN: String = "service.cloud.tencent.com/client-token";
+    /// Written by the service controller of TKE: start of its last sync. Not read.
+    pub TKE_SYNC_BEGIN: String = "service.cloud.tencent.com/sync-begin-time";
+    /// Written by the service controller of TKE: end of its last sync. Not read.
+    pub TKE_SYNC_END: String = "service.cloud.tencent.com/sync-end-time";
+    /// Written by the service controller of TKE: result of its last sync. Not read.
+    pub TKE_STATUS: String = "service.cloud.tencent.com/status.conditions";
+    /// Written by the service controller of TKE: the endpoints that it reads. Not read.
+    pub TKE_ENDPOINTS: String = "service.cloud.tencent.com/loadbalancer-source-endpoints";
+    /// Written by the service controller of TKE: IPv6 address of the load balancer. Not read.
+    pub TKE_IPV6: String = "service.kubernetes.io/loadbalance-nat-ipv6";
 }
 
 /// Returns the ID of the load balancer of yours that a Service names.
@@ -155,4 +170,11 @@ pub fn existing(service: &Service) -> Option<String> {
 pub fn is_internal(service: &Service) -> bool {
     TYPE.text_on(service).is_some_and(|it| it.trim() == "private")
         || TKE_SUBNET.text_on(service).is_some_and(|it| !it.trim().is_empty())
+}
+
+/// Returns the subnet of the internal load balancer that a Service wants.
+#[must_use]
+pub fn internal_subnet(service: &Service) -> Option<&str> {
+    let subnets = [&TKE_SUBNET, &SUBNET].map(|it| it.text_on(service).map(str::trim));
+    subnets.into_iter().flatten().find(|it| is_id(it, "subnet-"))
 }

@@ -1,4 +1,4 @@
-//! API 3.0: products, actions, asynchronous tasks, pages and refusals.
+//! API 3.0: signed requests, asynchronous tasks and pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result, Setup, async_trait};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use provider_kit::inventory::SharedPriority;
@@ -16,30 +14,16 @@ use provider_kit::operation::{Polling, until_done};
 use provider_kit::paging::{ListProperties, ListResult, Page, read_pages};
 use provider_kit::signing::{AwsCredentials as Keys, CloudClock, Signer};
 use provider_kit::tokens::Tokens;
-use provider_kit::transport::{
-    BodyLimit, Budget, Builder, Call, Connector, NoAnswer, Priority, Refill, Refusal, Transport,
-};
+use provider_kit::transport::{Budget, Builder, Refill, Refusal, Transport};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::action::{Action, CLB, CVM, Product};
 use crate::config::Config;
 use crate::credentials::{Chain, Metadata};
+use crate::refusals::{is_busy, meaning, refusal, status};
 use crate::signing;
-
-/// An API: the first label of its host, and its version.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
-    pub(crate) name: &'static str,
-    version: &'static str,
-}
-
-pub(crate) const CVM: Product = Product { name: "cvm", version: "2017-03-12" };
-pub(crate) const CLB: Product = Product { name: "clb", version: "2018-03-17" };
-pub(crate) const VPC: Product = Product { name: "vpc", version: "2017-03-12" };
-pub(crate) const TKE: Product = Product { name: "tke", version: "2018-05-25" };
-pub(crate) const TAG: Product = Product { name: "tag", version: "2018-08-13" };
-pub(crate) const STS: Product = Product { name: "sts", version: "2018-08-13" };
 
 /// Requests per second of one action; the APIs accept 20.
 const RATE: u32 = 15;
@@ -53,58 +37,6 @@ const TASK: Polling = Polling {
     timeout: Duration::from_secs(300),
     retry_after: Duration::from_secs(10),
 };
-
-/// An action with its parameters.
-#[derive(Clone, Debug)]
-pub(crate) struct Action {
-    product: Product,
-    name: &'static str,
-    parameters: Map<String, Value>,
-    priority: Priority,
-}
-
-impl Action {
-    pub(crate) fn new(product: Product, name: &'static str) -> Self {
-        let is_urgent = ["Delete", "Deregister"].iter().any(|verb| name.contains(verb));
-        let priority = if is_urgent { Priority::Urgent } else { Priority::Ordinary };
-        Self { product, name, parameters: Map::new(), priority }
-    }
-
-    /// Sets a parameter; null sets none.
-    pub(crate) fn set(mut self, key: &str, value: impl serde::Serialize) -> Self {
-        match serde_json::to_value(value).unwrap_or_default() {
-            Value::Null => self.parameters.remove(key),
-            value => self.parameters.insert(key.to_owned(), value),
-        };
-        self
-    }
-
-    /// Sets one parameter for each field of an object.
-    pub(crate) fn fields(self, fields: Value) -> Self {
-        let Value::Object(fields) = fields else { return self };
-        fields.into_iter().fold(self, |action, (key, value)| action.set(&key, value))
-    }
-
-    pub(crate) fn with_priority(self, priority: Priority) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// Returns the request. A change that sets a state can be sent again after a lost answer.
-    pub(crate) fn call(&self, region: &str) -> Call {
-        let Product { name, version } = self.product;
-        let call = Call::post("/", &[]).operation(format!("{name} {}", self.name)).json(&self.parameters);
-        let call = call.header("x-tc-action", self.name).header("x-tc-version", version);
-        let call = call.header("x-tc-region", region).inside("Response").with_priority(self.priority);
-        let is_read = ["Describe", "AssumeRole"].iter().any(|verb| self.name.starts_with(verb));
-        let sets_state =
-            ["Delete", "Modify", "Set", "Replace", "BatchModify"].iter().any(|verb| self.name.starts_with(verb));
-        match (is_read, sets_state) {
-            (true, _) => call.reading().list(),
-            (false, true) => call.repeatable(),
-            (false, false) => call,
-        }
-    }
-}
 
 /// The signer of the requests to one product.
 struct ProductSigner {
@@ -145,109 +77,6 @@ impl Signer for ProductSigner {
         let secrets = secrets.map(ExposeSecret::expose_secret).filter(|it| !it.is_empty());
         secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
-}
-
-/// A connector that gives refusals a status: the APIs answer 200, with the code in the body.
-pub(crate) struct RefusalStatus(pub(crate) Arc<dyn Connector>);
-
-impl Connector for RefusalStatus {
-    fn carry(
-        &self,
-        request: Request<Bytes>,
-        limit: BodyLimit,
-    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        let answer = self.0.carry(request, limit);
-        async move {
-            let mut answer = answer.await?;
-            if answer.status() == StatusCode::OK
-                && let Some((code, message)) = refused(answer.body())
-            {
-                let status = status(&code, &message);
-                *answer.status_mut() = status;
-                if status == StatusCode::TOO_MANY_REQUESTS {
-                    answer.headers_mut().entry(header::RETRY_AFTER).or_insert(HeaderValue::from_static("1"));
-                }
-            }
-            Ok(answer)
-        }
-        .boxed()
-    }
-}
-
-/// Returns code and message of a refusal: `{"Response": {"Error": {"Code", "Message"}}}`.
-fn refused(body: &[u8]) -> Option<(String, String)> {
-    if !std::str::from_utf8(body).is_ok_and(|text| text.contains("\"Error\"")) {
-        return None;
-    }
-    let answer: Value = serde_json::from_slice(body).ok()?;
-    let error = &answer["Response"]["Error"];
-    Some((error["Code"].as_str()?.to_owned(), error["Message"].as_str().unwrap_or_default().to_owned()))
-}
-
-fn refusal(_: &HeaderMap, body: &[u8]) -> Option<Refusal> {
-    let (code, message) = refused(body)?;
-    Some(Refusal { message: format!("{code}: {message}"), code, details: Vec::new() })
-}
-
-/// Beginnings of codes, with the status that they correspond to. The first one that fits counts.
-const STATUSES: [(&str, u16); 26] = [
-    ("AuthFailure.UnauthorizedOperation", 403),
-    ("AuthFailure", 401),
-    ("UnauthorizedOperation", 403),
-    ("RequestLimitExceeded", 429),
-    ("FailedOperation.RateLimitExceeded", 429),
-    ("InvalidInstanceId.NotFound", 404),
-    ("InvalidParameter.LBIdNotFound", 404),
-    ("InvalidParameter.ListenerIdNotFound", 404),
-    ("InternalError.RouteTableNotFound", 404),
-    ("InvalidParameter.ResourceNotFound", 404),
-    ("ResourceNotFound", 404),
-    ("InvalidSecurityGroupID.NotFound", 404),
-    ("FailedOperation.ResourceInOperating", 409),
-    ("FailedOperation.InvalidLBStatus", 409),
-    ("FailedOperation.ResourceInCloning", 409),
-    ("ResourceInUse", 409),
-    ("InvalidParameterValue.Duplicate", 409),
-    ("InvalidParameter.PortCheckFailed", 409),
-    ("InvalidParameter.GatewayAlreadyAssociatedCidr", 409),
-    ("InternalError.GatewayAlreadyAssociatedCidr", 409),
-    ("InternalError.Cidr", 400),
-    ("InternalError.RouteTableNotEmpty", 400),
-    ("InternalError", 500),
-    ("ServiceUnavailable", 503),
-    ("ResourceUnavailable", 503),
-    ("FailedOperation.RequestTimeout", 500),
-];
-
-/// Returns the status that a refusal corresponds to.
-fn status(code: &str, message: &str) -> StatusCode {
-    let text = message.to_ascii_lowercase();
-    let known = STATUSES.iter().find(|(beginning, _)| code.starts_with(beginning)).map(|(_, status)| *status);
-    let number = match known {
-        None if code == "LimitExceeded" && (text.contains("frequency") || text.contains("rate limit")) => 429,
-        known => known.unwrap_or(400),
-    };
-    StatusCode::from_u16(number).unwrap_or(StatusCode::BAD_REQUEST)
-}
-
-/// Returns the meaning of a code beyond its status.
-fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
-    let quota = ["LimitExceeded", "ResourceInsufficient", "ResourcesSoldOut", "FailedOperation.InsufficientBalance"];
-    let is_protected = || {
-        refusal.code.starts_with("OperationDenied") || refusal.message.to_ascii_lowercase().contains("delete protect")
-    };
-    match () {
-        () if status(&refusal.code, &refusal.message) == StatusCode::TOO_MANY_REQUESTS => None,
-        () if quota.iter().any(|it| refusal.code.starts_with(it)) => Some(Error::quota),
-        () if is_protected() => Some(Error::protected),
-        () => None,
-    }
-}
-
-/// Returns `true` for a request that was not carried out because the object is being changed.
-fn is_busy(refusal: &Refusal) -> bool {
-    ["FailedOperation.ResourceInOperating", "FailedOperation.InvalidLBStatus", "FailedOperation.ResourceInCloning"]
-        .contains(&&*refusal.code)
 }
 
 /// Completes a transport with setup and connector.
@@ -372,32 +201,4 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 /// Returns the texts of a list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     list(value).filter_map(|it| it.as_str().map(str::to_owned)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_in_answers_with_status_200_get_the_status_of_their_code() {
-        for (code, message, expected) in [
-            ("AuthFailure.SignatureFailure", "", 401),
-            ("UnauthorizedOperation", "", 403),
-            ("RequestLimitExceeded.UinLimitExceeded", "", 429),
-            ("LimitExceeded", "the request frequency is too high", 429),
-            ("LimitExceeded", "the quota of load balancers is used up", 400),
-            ("ResourceNotFound.RouteTableNotFound", "", 404),
-            ("InvalidInstanceId.Malformed", "", 400),
-            ("FailedOperation.ResourceInOperating", "", 409),
-            ("InternalError.CidrOutOfRouteTable", "", 400),
-            ("InternalError.Db", "", 500),
-        ] {
-            assert_eq!(status(code, message), expected, "{code}");
-        }
-        let body = br#"{"Response": {"Error": {"Code": "LimitExceeded", "Message": "quota"}, "RequestId": "1"}}"#;
-        let read = refusal(&HeaderMap::new(), body).unwrap();
-        assert_eq!((&*read.code, &*read.message), ("LimitExceeded", "LimitExceeded: quota"));
-        assert!(meaning(&read).is_some_and(|error| error(String::new()).is_quota()));
-        assert!(refused(br#"{"Response": {"Name": "Error", "RequestId": "1"}}"#).is_none());
-    }
 }

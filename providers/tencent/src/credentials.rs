@@ -11,7 +11,8 @@ use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use crate::api::{Action, Furnish, STS, transport};
+use crate::action::{Action, STS};
+use crate::api::{Furnish, transport};
 use crate::config::{Config, Oidc};
 
 /// Lifetime of keys in the configuration, which do not expire.

@@ -18,7 +18,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::api::{Action, Api, CVM, PAGE};
+use crate::action::{Action, CVM};
+use crate::api::{Api, PAGE};
 use crate::{NAME, TKE_SCHEME};
 
 /// Time for which single reads wait for others, to share a request.

@@ -13,6 +13,7 @@
 //! # Ok::<(), cloud_provider::Error>(())
 //! ```
 
+mod action;
 pub mod annotations;
 mod api;
 pub mod config;
@@ -21,6 +22,7 @@ mod endpoints;
 mod instances;
 mod load_balancers;
 mod provider;
+mod refusals;
 mod routes;
 mod signing;
 

@@ -1,6 +1,6 @@
 //! The provider: its parts, its start, and the checks of `doctor`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cloud_provider::{
     Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
@@ -13,11 +13,12 @@ use provider_kit::routes::RouteTable;
 use provider_kit::transport::{Builder, Connector, Tls, network};
 use serde_json::{Value, json};
 
-use crate::api::{Action, Api, CLB, CVM, RefusalStatus, TKE, VPC};
+use crate::action::{Action, CLB, CVM, TKE, VPC};
+use crate::api::Api;
 use crate::config::Config;
-use crate::endpoints::follow;
 use crate::instances::{Nodes, Source};
 use crate::load_balancers::{ClusterTag, load_balancers};
+use crate::refusals::RefusalStatus;
 use crate::routes::ClusterRoutes;
 use crate::{EVENT_SOURCE, NAME, TKE_SCHEME};
 
@@ -43,7 +44,6 @@ pub struct Tencent {
     load_balancers: LoadBalancerEngine,
     cluster_tag: ClusterTag,
     routes: Option<RouteTable<ClusterRoutes>>,
-    context: OnceLock<Context>,
 }
 
 impl Tencent {
@@ -61,11 +61,16 @@ impl Tencent {
         let cluster_tag = ClusterTag::default();
         let routes = api.config.route_table.clone().map(|table| ClusterRoutes::new(api.clone(), table));
         Ok(Self {
-            load_balancers: load_balancers(api.clone(), source, cluster.clone(), Arc::clone(&cluster_tag)),
+            load_balancers: load_balancers(
+                api.clone(),
+                source,
+                cluster.clone(),
+                Arc::clone(&cluster_tag),
+                setup.fence.clone(),
+            ),
             cluster_tag,
             routes: routes.map(|routes| RouteTable::new(routes, cluster.clone())),
             nodes: Nodes(inventory),
-            context: OnceLock::new(),
             api,
             cluster,
         })
@@ -96,7 +101,6 @@ impl CloudProvider for Tencent {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         *self.cluster_tag.lock() = Some(OwnerTags::cluster(&context.cluster).to_owned());
-        self.context.get_or_init(|| context.clone());
         let action = Action::new(CVM, "DescribeInstances").set("Limit", 1);
         self.api.send::<Value>(action).await.map(drop).map_err(|error| {
             let check = match error.is_unauthorized() {
@@ -143,11 +147,7 @@ impl CloudProvider for Tencent {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.load_balancers.set_caches(Arc::clone(&caches));
-        self.cluster.set_caches(Arc::clone(&caches));
-        if let Some(context) = self.context.get() {
-            let (cluster, stop) = (self.cluster.clone(), context.shutdown.clone());
-            tokio::spawn(async move { stop.run_until_cancelled(follow(cluster, caches)).await });
-        }
+        self.cluster.set_caches(caches);
     }
 
     /// Returns `true` for provider IDs of the Go program and of kubelets of TKE.

@@ -4,7 +4,8 @@ use cloud_provider::{Error, Result, async_trait};
 use provider_kit::routes::{Change, CloudRoute, RouteCloud};
 use serde_json::Value;
 
-use crate::api::{Action, Api, TKE, list, text};
+use crate::action::{Action, TKE};
+use crate::api::{Api, list, text};
 
 /// The cluster route table.
 pub(crate) struct ClusterRoutes {

@@ -12,13 +12,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Result, Service, async_trait,
+    Caches, Cluster, Error, EventSubject, Fence, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, Node,
+    Result, Service, async_trait,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
+use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
+use provider_kit::health_check::needs_health_check;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
@@ -53,6 +56,7 @@ struct BlbLoadBalancers {
     api: Api,
     source: Source,
     place: Arc<Place>,
+    endpoint_nodes: EndpointNodes,
     deduplicator: EventDeduplicator,
     /// The Services of the cluster.
     caches: SharedCaches,
@@ -66,13 +70,16 @@ pub(crate) fn load_balancers(
     place: Arc<Place>,
     cluster: &ClusterView,
     caches: SharedCaches,
+    fence: Fence,
 ) -> LoadBalancerEngine {
     let polling =
         Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };
     let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
-    LoadBalancerEngine::of(BlbLoadBalancers { api, source, place, deduplicator, caches, named }, machines, options)
+    let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
+    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, named };
+    LoadBalancerEngine::of(cloud, machines, options)
 }
 
 fn text_on(service: &Service, annotation: &str) -> Option<String> {
@@ -115,6 +122,28 @@ impl BlbLoadBalancers {
             services.push(Arc::new(service.clone()));
         }
         LegacyOwners::new(&self.api.config.cluster, services)
+    }
+
+    /// Returns the Nodes that may be backends: with `externalTrafficPolicy: Local` those that have endpoints of the Service.
+    async fn candidates(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+        pending_events: &mut PendingEvents,
+    ) -> Result<Vec<Arc<Node>>> {
+        let mut nodes = request.nodes.to_vec();
+        if !needs_health_check(request.service) {
+            return Ok(nodes);
+        }
+        match self.endpoint_nodes.of(request.service).await {
+            Ok(Some(names)) => nodes.retain(|node| names.contains(&*node.name)),
+            Ok(None) => {}
+            Err(error) if error.is_unauthorized() => {
+                let text = format!("all Nodes are backends, although externalTrafficPolicy is Local: {error}");
+                pending_events.warn("EndpointsUnknown", text);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(nodes)
     }
 
     async fn list(&self, service: Option<&Service>) -> Result<ListResult<ObservedLoadBalancer>> {
@@ -216,9 +245,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
         let (spec, request) = (input.spec, input.request);
         let pool = Attributes::default().set(object::WEIGHT, object::FULL_WEIGHT);
-        let mut graph = ResourceGraph::default().pool(POOL, pool, machine_ids(request.nodes, &IDS));
-        graph = graph.limit(POOL, spec.most_backends);
         let mut pending_events = PendingEvents::default();
+        let nodes = self.candidates(request, &mut pending_events).await?;
+        let mut graph = ResourceGraph::default().pool(POOL, pool, machine_ids(&nodes, &IDS));
+        graph = graph.limit(POOL, spec.most_backends);
         for node in request.nodes.iter().filter(|node| node.provider_id().is_none() && !node.is_uninitialized()) {
             pending_events.warn_node(node, "NoProviderID", "this Node is no backend: it has no provider ID");
         }
@@ -303,9 +333,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let shown = shown.map(|it| LoadBalancerIngress { ip_mode: Some("VIP".to_owned()), ..it });
         let ingress: Vec<_> = shown.collect();
         let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
-        let mut annotations = Vec::new();
+        // The Go program deletes no listener of a Service without the second one.
+        let mut annotations = vec![(key::ADDED_ID.key(), Some(observed.id.clone()))];
         if text_on(service, key::EXIST_ID.key()).is_none() {
-            annotations.extend([key::ID.key(), key::ADDED_ID.key()].map(|key| (key, Some(observed.id.clone()))));
+            annotations.push((key::ID.key(), Some(observed.id.clone())));
         }
         let eip = observed.graph.as_ref().and_then(|graph| graph.resources.get(&eip_key()));
         let own = eip.filter(|eip| eip.get(OWN).is_some()).and_then(|eip| eip.text("ip"));

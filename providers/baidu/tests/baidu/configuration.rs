@@ -92,7 +92,7 @@ async fn wrong_key_is_named_as_the_reason() {
     let connections = provider_baidu::PRODUCTS.map(|product| {
         provider_baidu::cloud(&config, &setup, product).service(provider.fake.router()).build().unwrap()
     });
-    let cloud = provider_baidu::Baidu::new(config, connections);
+    let cloud = provider_baidu::Baidu::new(config, connections, setup.fence);
     let context = provider.cluster.context(crate::harness::cluster());
     let error = cloud.initialize(&context).await.unwrap_err();
     assert!(error.to_string().contains("check the access key"), "{error}");

@@ -58,11 +58,16 @@ impl Harness {
         self.started_with(|it| it.service(self.fake.router())).await
     }
 
-    pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
+    /// Returns the provider before its start, over another connection.
+    pub(crate) fn provider_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
         let setup = self.setup();
         let config = Config::read(&setup).unwrap();
         let connections = PRODUCTS.map(|product| connect(cloud(&config, &setup, product)).build().unwrap());
-        let provider = Baidu::new(config, connections);
+        Baidu::new(config, connections, setup.fence)
+    }
+
+    pub(crate) async fn started_with(&self, connect: impl Fn(Builder) -> Builder) -> Baidu {
+        let provider = self.provider_with(connect);
         let cluster_cidrs = ["10.244.0.0/16", "fd00::/48"].map(str::to_owned).into();
         let context = Context { cluster_cidrs, ..self.cluster.context(cluster()) };
         provider.initialize(&context).await.unwrap();

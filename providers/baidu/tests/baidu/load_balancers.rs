@@ -1,9 +1,13 @@
 //! BLBs and EIPs over their life.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baidu_fake::{ACCOUNT, Fault};
-use cloud_provider::{Caches, CloudProvider, LoadBalancerStatus, Service};
+use cloud_provider::{
+    Caches, ClientBuilder, CloudProvider, Context, KubernetesApi, LoadBalancerStatus, Result, Service, async_trait,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, UID, annotate, blb, eip, service, service_of};
@@ -138,6 +142,60 @@ async fn internal_service_has_no_eip_and_can_become_external_and_back() {
     assert_eq!((shown(&status), harness.eips().len()), (vec![text(&harness.blb()["address"])], 0));
 }
 
+/// Lets the Service `default/web` have endpoints on these Nodes.
+fn set_endpoints(harness: &Harness, nodes: &[&str]) {
+    let endpoints: Vec<_> = nodes.iter().map(|node| json!({"nodeName": node})).collect();
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    harness.cluster.set_document(path, json!({"items": [{"endpoints": endpoints}]}).to_string());
+}
+
+/// Returns the instances that are backends of the only BLB.
+fn backends(harness: &Harness) -> BTreeSet<String> {
+    list(&harness.blb()["backends"]).map(|it| text(&it["instanceId"])).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn backends_with_the_policy_local_are_the_nodes_with_endpoints() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service_of(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    for nodes in [&["worker-2"][..], &["worker-1", "worker-2"], &[], &["worker-1"]] {
+        set_endpoints(&harness, nodes);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(backends(&harness), nodes.iter().map(|name| text(&harness.instance(name)["id"])).collect());
+        assert_eq!(list(&harness.blb()["listeners"]).count(), 2);
+    }
+}
+
+/// An API server that refuses all requests.
+struct Refusing;
+
+impl ClientBuilder for Refusing {
+    fn client(&self, _: &str) -> Result<Arc<dyn KubernetesApi>> {
+        Ok(Arc::new(Self))
+    }
+}
+
+#[async_trait]
+impl KubernetesApi for Refusing {
+    async fn send(&self, _: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
+        Ok(http::Response::builder().status(403).body(Vec::new()).unwrap())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_are_backends_without_the_permission_to_read_endpoints() {
+    let harness = Harness::new();
+    let provider = harness.provider_with(|it| it.service(harness.fake.router()));
+    let context = Context { clients: Arc::new(Refusing), ..harness.cluster.context(crate::harness::cluster()) };
+    provider.initialize(&context).await.unwrap();
+    provider.set_caches(Arc::new(harness.cluster.clone()));
+    let mut service = service_of(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(backends(&harness).len(), 2);
+    assert!(harness.events().iter().any(|it| it.starts_with("EndpointsUnknown")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn dual_stack_service_shows_the_ipv6_address() {
     let harness = Harness::new();
@@ -220,6 +278,9 @@ async fn blb_of_a_user_is_used_and_released() {
     let provider = harness.started().await;
     let mut lent = service(&[(blb("exist-id"), &id)]);
     assert_eq!(shown(&harness.ensure(&provider, &mut lent).await.unwrap()), [&*own]);
+    let written = lent.metadata.annotations.clone().unwrap();
+    assert_eq!(written.get(&blb("cce-add-id")), Some(&id), "without it the Go program would not release the BLB");
+    assert!(!written.contains_key(&blb("id")), "the BLB is not generated");
     let made = harness.blb();
     assert_eq!(made["desc"], format!("for the shop ccmrs-cluster:5c1d ccmrs-service:{UID}"));
     assert_eq!(list(&made["listeners"]).count(), 2);

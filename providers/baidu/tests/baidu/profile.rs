@@ -102,7 +102,7 @@ impl CloudProfile for BaiduCloud {
         let connection =
             |product| cloud(&config, &setup, product).service(api.clone()).build().expect("a valid address");
         let connections = PRODUCTS.map(connection);
-        Arc::new(Baidu::new(config, connections))
+        Arc::new(Baidu::new(config, connections, fence.clone()))
     }
     fn program(&self, url: &str) -> ProgramSettings {
         let environment = vec![("BCE_ENDPOINT".to_owned(), url.to_owned())];

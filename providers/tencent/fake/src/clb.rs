@@ -20,7 +20,25 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         check(!(is_change && world.is_busy(id)), "FailedOperation.ResourceInOperating", text)?;
     }
     let is_its = |it: &Value| it["_balancer"] == *id;
+    if ["Listener", "Target"].iter().any(|part| action.contains(part)) && !id.is_null() {
+        let is_classic = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?["Forward"] == 0;
+        let text = "The kind of the load balancer does not have this action.";
+        check(is_classic == action.contains("ClassicalLB"), "InvalidParameter", text)?;
+    }
     match action {
+        "DescribeClassicalLBListeners" => {
+            let listener = |it: &Value| {
+                json!({"ListenerId": it["ListenerId"], "ListenerName": "", "ListenerPort": it["Port"], "Protocol": it["Protocol"],
+                    "InstancePort": it["_instance_port"], "SessionExpire": 0, "HealthSwitch": 1, "Status": 1})
+            };
+            Ok(json!({"Listeners": world.matching("listener", is_its).iter().map(listener).collect::<Vec<_>>()}))
+        }
+        "DescribeClassicalLBTargets" => {
+            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            let target = |it: &Value| json!({"Type": "CVM", "InstanceId": it, "Weight": 10, "RunFlag": 1});
+            Ok(json!({"Targets": array(&it["_instances"]).map(target).collect::<Vec<_>>()}))
+        }
+        "RegisterTargetsWithClassicalLB" | "DeregisterTargetsFromClassicalLB" => classic_targets(world, body),
         "DescribeLoadBalancers" => describe(world, body),
         "CreateLoadBalancer" => create(world, body),
         "DeleteLoadBalancer" => delete(world, body),
@@ -274,6 +292,23 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     if action != "BatchModifyTargetWeight" {
         answer["FailListenerIdSet"] = json!([]);
+    }
+    Ok(answer)
+}
+
+/// Adds `Targets` to a load balancer of the kind `classic`, or removes `InstanceIds`.
+fn classic_targets(world: &mut World, body: &Value) -> Answer {
+    let new: Vec<_> = array(&body["Targets"]).map(|it| it["InstanceId"].clone()).collect();
+    let gone: Vec<_> = array(&body["InstanceIds"]).cloned().collect();
+    check(!(new.is_empty() && gone.is_empty()), "InvalidParameter", "There are no targets.")?;
+    for id in &new {
+        world.find("instance", "InstanceId", id, "InvalidParameter")?;
+    }
+    let (answer, succeeds) = world.begin(&body["LoadBalancerId"]);
+    let it = world.find("balancer", "LoadBalancerId", &body["LoadBalancerId"], NO_BALANCER)?;
+    if let Some(all) = it["_instances"].as_array_mut().filter(|_| succeeds) {
+        all.retain(|id| !gone.contains(id) && !new.contains(id));
+        all.extend(new);
     }
     Ok(answer)
 }

@@ -9,7 +9,8 @@ use provider_kit::load_balancers::Identity;
 use serde_json::{Value, json};
 
 use super::{SERVICE_TAG, TencentLoadBalancers};
-use crate::api::{Action, VPC, list, text};
+use crate::action::{Action, VPC};
+use crate::api::{list, text};
 
 /// Returns the policies that admit these ranges.
 fn policies(ranges: &[String]) -> Value {

@@ -1,10 +1,14 @@
 //! Load balancers (CLB): the cloud as the engine of provider-kit sees it.
 
 mod apply;
+mod classic;
+mod creation;
 mod groups;
+mod listeners;
 mod model;
 mod read;
 mod spec;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,10 +17,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_provider::{AddressType, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{
+    AddressType, Cluster, Error, EventSubject, Fence, Node, Result, Service, TargetHealth, async_trait,
+};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
+use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
@@ -28,10 +35,13 @@ use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
 use serde_json::{Value, json};
 
+use self::classic::is_classic;
 use self::model::Group;
 use self::spec::Spec;
+use self::targets::{server_of, target};
+use crate::action::{Action, CLB};
 use crate::annotations as key;
-use crate::api::{Action, Api, CLB, list, text};
+use crate::api::{Api, list, text};
 use crate::endpoints::{Endpoints, Pods};
 use crate::instances::{Source, machine_id};
 
@@ -41,9 +51,10 @@ const CREATED_TAG: &str = "tke-createdBy-flag";
 const CLUSTER_TAG: &str = "tke-clusterId";
 const SERVICE_TAG: &str = "tke-lb-serviceuuid";
 const RANGES_TAG: &str = "ccm-rs/source-ranges";
-/// Kinds of load balancers: public, internal, and those of users.
+/// Types of load balancers.
 const PUBLIC: &str = "OPEN";
 const INTERNAL: &str = "INTERNAL";
+/// The kind of load balancers of users. The kind of others is their type, with the subnet of internal ones.
 const EXISTING: &str = "existing";
 /// The name that the Go program gives load balancers, unless an annotation has another one.
 const GO_NAME: &str = "kubernetes-loadbalancer";
@@ -60,6 +71,7 @@ pub(crate) struct TencentLoadBalancers {
     api: Api,
     source: Source,
     cluster: ClusterView,
+    endpoint_nodes: EndpointNodes,
     deduplicator: EventDeduplicator,
     /// The owner tag of the cluster, as the engine writes it.
     cluster_tag: ClusterTag,
@@ -74,6 +86,7 @@ pub(crate) fn load_balancers(
     source: Source,
     cluster: ClusterView,
     cluster_tag: ClusterTag,
+    fence: Fence,
 ) -> LoadBalancerEngine {
     let polling = Polling {
         first: Duration::from_millis(500),
@@ -85,8 +98,23 @@ pub(crate) fn load_balancers(
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
-    let cloud = TencentLoadBalancers { api, source, cluster, deduplicator, cluster_tag, requested, names };
+    let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
+    let cloud =
+        TencentLoadBalancers { api, source, cluster, endpoint_nodes, deduplicator, cluster_tag, requested, names };
     LoadBalancerEngine::of(cloud, machines, options)
+}
+
+/// Returns the kind of internal load balancers in a subnet. Kinds live as long as the process, and there are as many as
+/// subnets.
+fn internal_kind(subnet: &str) -> &'static str {
+    static KINDS: Mutex<BTreeMap<String, &str>> = Mutex::new(BTreeMap::new());
+    let mut kinds = KINDS.lock();
+    if let Some(kind) = kinds.get(subnet) {
+        return kind;
+    }
+    let kind: &str = format!("{INTERNAL} in {subnet}").leak();
+    kinds.insert(subnet.to_owned(), kind);
+    kind
 }
 
 /// Returns the security group for source ranges as a resource.
@@ -108,16 +136,6 @@ fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
 /// Returns the first address in the status of a Service.
 fn shown_address(service: &Service) -> Option<String> {
     shown(service).iter().find_map(|it| it.ip.clone())
-}
-
-/// A target: ID of an instance or an address, port, weight.
-fn target(id: &str, port: u16, weight: u32) -> String {
-    format!("{id} {port} {weight}")
-}
-
-/// Returns a target without its weight.
-fn server_of(target: &str) -> &str {
-    target.rsplit_once(' ').map_or(target, |(server, _)| server)
 }
 
 impl TencentLoadBalancers {
@@ -174,9 +192,10 @@ impl TencentLoadBalancers {
         is_known.then_some(found)
     }
 
+    /// Returns the endpoints of a Service whose targets follow its Pods, or `None` if they are not known.
     async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
         match &spec.pods {
-            Some(_) => Endpoints::read(&self.cluster, service).await.map(Some),
+            Some(_) => self.endpoint_nodes.slices(service).await?.map(Endpoints::of).transpose(),
             None => Ok(None),
         }
     }
@@ -207,12 +226,12 @@ impl TencentLoadBalancers {
     fn report_fixed(&self, desired: &ResourceGraph, seen: &ResourceGraph, identity: &Identity<'_>, place: &str) {
         let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes()) else { return };
         let mut events = PendingEvents::default();
-        for name in ["SubnetId", "InternetChargeType"] {
-            if let (Some(to), Some(from)) = (wanted.text(name), there.text(name))
-                && to != from
-            {
-                let text =
-                    format!("{place} keeps {name} {from}: it cannot be changed to {to}; create the Service again");
+        for name in ["LoadBalancerType", "SubnetId", "InternetChargeType"] {
+            // The state after a creation in this process lacks what the creation left to the cloud.
+            let from = there.text(name).unwrap_or("of its creation");
+            if let Some(to) = wanted.text(name).filter(|to| *to != from) {
+                let text = format!("{place} keeps {name} {from}: it cannot be changed to {to}");
+                let text = format!("{text}; restore the annotation, or give the Service another load balancer");
                 events.warn("ImmutableSetting", text);
             }
         }
@@ -244,7 +263,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let legacy_owner = requested_id.as_ref().map(|id| format!("ID {id}")).or_else(|| shown_address(service));
         let kind = match (&requested_id, key::is_internal(service)) {
             (Some(_), _) => EXISTING,
-            (None, true) => INTERNAL,
+            (None, true) => internal_kind(key::internal_subnet(service).unwrap_or_default()),
             (None, false) => PUBLIC,
         };
         let name = own.unwrap_or(usual).chars().take(80).collect();
@@ -262,7 +281,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         }
         let mut events = PendingEvents::default();
         let pods = self.endpoints(spec, service).await?;
-        let machines = match spec.is_direct {
+        // As long as the Pods are not known, targets stay.
+        let machines = match spec.is_direct || spec.pods.is_some() && pods.is_none() {
             true => None,
             false => self.machines(spec, input.request.nodes, pods.as_ref(), &mut events),
         };
@@ -310,6 +330,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         _spec: &Spec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
+        if is_classic(seen) {
+            return self.fit_classic(&desired, seen, identity.service, &observed.place());
+        }
         let foreign = seen.balancer_attributes().and_then(|it| it.get("Foreign")).cloned().unwrap_or_default();
         for (port, _) in desired.listeners() {
             if list(&foreign).any(|it| *it == *port.to_string()) {
@@ -361,6 +384,9 @@ impl LoadBalancerCloud for TencentLoadBalancers {
     }
 
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        if observed.graph.as_ref().is_some_and(is_classic) {
+            return Ok(None);
+        }
         let action = Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
         let answer: Value = self.api.send(action).await?;
         let listeners = list(&answer["LoadBalancers"]).flat_map(|it| list(&it["Listeners"]));

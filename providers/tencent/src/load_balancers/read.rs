@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 
 use super::model::{Balancer, Listener};
 use super::spec::pool;
+use super::targets::target;
 use super::{
     CLUSTER_TAG, CREATED_TAG, EXISTING, GO_NAME, ID, INTERNAL, PUBLIC, RANGES_TAG, SERVICE_TAG, TencentLoadBalancers,
-    target,
+    internal_kind,
 };
+use crate::action::{Action, CLB};
 use crate::annotations as key;
-use crate::api::{Action, CLB, list, text, texts};
+use crate::api::{list, text, texts};
 
 /// Load balancers that a request can name.
 const AT_ONCE: usize = 20;
@@ -93,7 +95,7 @@ impl TencentLoadBalancers {
             legacy_owner,
             kind: match text(it, "LoadBalancerType") {
                 _ if adopted => EXISTING,
-                INTERNAL => INTERNAL,
+                INTERNAL => internal_kind(text(it, "SubnetId")),
                 _ => PUBLIC,
             },
             state: if it["Status"] == 0 { State::Busy } else { State::Ready },
@@ -179,6 +181,9 @@ impl TencentLoadBalancers {
 
     async fn whole(&self, it: &Value) -> Result<ObservedLoadBalancer> {
         let (head, tags) = (self.head(it), tags(it));
+        if it["Forward"] == 0 {
+            return self.classic(it, head).await;
+        }
         let of = |action| self.api.send::<Value>(Action::new(CLB, action).set("LoadBalancerId", &head.id));
         let uid = head.owner_tags.service.clone().unwrap_or_default();
         let group = async {

@@ -11,15 +11,19 @@ use serde_json::{Map, Value, json};
 
 use super::model::{Balancer, Listener, usual_check};
 use crate::annotations::{self as key, PREFIXES, Protocols};
+use crate::api::text;
 use crate::endpoints::Pods;
 
 /// Parameters of `CreateLoadBalancer` that the annotation may not change.
-const RESERVED: [&str; 6] = ["Number", "Tags", "ClientToken", "LoadBalancerType", "VpcId", "Forward"];
+const RESERVED: [&str; 5] = ["Number", "ClientToken", "LoadBalancerType", "VpcId", "Forward"];
 /// Parameters of listeners that the annotation may not change.
 const RESERVED_OF_LISTENERS: [&str; 6] =
     ["LoadBalancerId", "ListenerId", "Ports", "ListenerNames", "Protocol", "TargetType"];
+/// Tags that a load balancer can have besides those of the program, and the beginnings of the keys of those.
+const TAGS: usize = 16;
+const OWN_TAGS: [&str; 2] = ["tke-", "ccm-rs/"];
 /// The weight of a target.
-const WEIGHT: u32 = 10;
+pub(super) const WEIGHT: u32 = 10;
 
 /// Settings of the load balancer of a Service.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +33,8 @@ pub(crate) struct Spec {
     pub(super) balancer: Attributes,
     /// Further parameters of the creation.
     pub(super) creation: Map<String, Value>,
+    /// Further tags of a new load balancer.
+    pub(super) tags: Vec<Value>,
     /// Further parameters of listeners, which are not compared.
     pub(super) listener: Map<String, Value>,
     pub(super) ports: Vec<Port>,
@@ -66,8 +72,12 @@ impl Spec {
         let mut annotations = Annotations::of(service);
         let mut warnings = Vec::new();
         let is_existing = annotations.get(&key::EXISTING).is_some();
-        let creation = annotations.get(&key::EXTENSIVE).unwrap_or_default().0;
+        let mut creation = annotations.get(&key::EXTENSIVE).unwrap_or_default().0;
         refuse(&creation, &RESERVED, key::EXTENSIVE.key(), &mut annotations);
+        if key::is_internal(service) {
+            refuse(&creation, &["SubnetId"], key::EXTENSIVE.key(), &mut annotations);
+        }
+        let tags = tags(&mut creation, &mut annotations);
         let mut listener = annotations.get(&key::LISTENER).unwrap_or_default().0;
         refuse(&listener, &RESERVED_OF_LISTENERS, key::LISTENER.key(), &mut annotations);
         let ranges = ranges(service, &mut annotations);
@@ -107,6 +117,7 @@ impl Spec {
                 .and_then(Value::as_str)
                 .is_some_and(|it| !it.eq_ignore_ascii_case("IPV4")),
             creation,
+            tags,
             listener,
             ports,
             selector: annotations.get(&key::BACKENDS).unwrap_or_default(),
@@ -124,6 +135,26 @@ impl Spec {
 fn refuse(parameters: &Map<String, Value>, reserved: &[&str], annotation: &str, annotations: &mut Annotations<'_>) {
     for name in reserved.iter().filter(|name| parameters.contains_key(**name)) {
         annotations.mistake(format!("annotation {annotation}: {name} cannot be set here"));
+    }
+}
+
+/// Takes the tags out of the parameters of the creation.
+fn tags(creation: &mut Map<String, Value>, annotations: &mut Annotations<'_>) -> Vec<Value> {
+    let Some(tags) = creation.remove("Tags") else { return Vec::new() };
+    let is_tag = |it: &Value| {
+        let key = text(it, "TagKey");
+        !key.is_empty() && !OWN_TAGS.iter().any(|own| key.starts_with(own)) && it["TagValue"].is_string()
+    };
+    match tags {
+        Value::Array(tags) if tags.len() <= TAGS && tags.iter().all(is_tag) => tags,
+        _ => {
+            annotations.mistake(format!(
+                "annotation {}: Tags is not a list of at most {TAGS} objects with TagKey and TagValue; keys may not begin with {}",
+                key::EXTENSIVE.key(),
+                OWN_TAGS.join(" or ")
+            ));
+            Vec::new()
+        }
     }
 }
 
@@ -151,7 +182,8 @@ fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations:
             let keys = [key::PASS_TO_TARGET.key(), key::EXISTING.key()];
             annotations.mistake(format!("annotation {} is not possible together with {}", keys[0], keys[1]));
         }
-        return desired(json!({"SecurityGroups": groups, "IsCreated": false}));
+        return desired(json!({"SecurityGroups": groups, "IsCreated": false,
+            "LoadBalancerType": is_internal.then_some("INTERNAL"), "SubnetId": subnet.filter(|_| is_internal)}));
     }
     if is_internal && subnet.is_none() {
         let (kind, key) = (key::TYPE.key(), key::SUBNET.key());

@@ -162,6 +162,11 @@ impl Harness {
         let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "protocol": "TCP", "port": 8080}]});
         let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
         self.cluster.set_document(path, json!({"items": [slice]}).to_string());
+        // The answer to the list and to the watch: a change of the Service's slice.
+        let labels = json!({"kubernetes.io/service-name": "web"});
+        let object = json!({"metadata": {"namespace": "default", "labels": labels, "resourceVersion": "8"}});
+        let event = json!({"metadata": {"resourceVersion": "7"}, "type": "MODIFIED", "object": object});
+        self.cluster.set_document("/apis/discovery.k8s.io/v1/endpointslices", event.to_string());
     }
 }
 

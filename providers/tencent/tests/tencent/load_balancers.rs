@@ -19,7 +19,7 @@ pub(crate) const EXTENSIVE: &str = "service.kubernetes.io/service.extensiveParam
 const PASS: &str = "service.cloud.tencent.com/pass-to-target";
 const PROTECTION: &str = "service.cloud.tencent.com/modification-protection";
 const BACKENDS: &str = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
-const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
+pub(crate) const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
 const DIRECT: &str = "service.cloud.tencent.com/direct-access";
 
 const CREATION: [&str; 3] = ["CreateLoadBalancer", "CreateListener", "BatchRegisterTargets"];
@@ -105,6 +105,87 @@ async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another
     assert_eq!(harness.targets().len(), 2);
     let events = harness.events().join("\n");
     assert!(events.contains("LoadBalancerMoved") && events.contains("198.18."), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_subnet_leads_to_another_load_balancer() {
+    for is_restarted in [false, true] {
+        let harness = Harness::new();
+        let mut provider = harness.started().await;
+        let mut service = service(&[(TYPE, "private"), (SUBNET, "subnet-1")]);
+        let before = harness.ensure(&provider, &mut service).await.unwrap();
+        annotate(&mut service, SUBNET, "subnet-2");
+        if is_restarted {
+            provider = harness.started().await;
+        }
+        let after = harness.ensure(&provider, &mut service).await.unwrap();
+        let balancer = harness.only("balancer");
+        assert_eq!((&balancer["SubnetId"], before == after), (&json!("subnet-2"), false));
+        assert_eq!(harness.targets().len(), 2);
+        assert!(harness.events().join("\n").contains("LoadBalancerMoved"));
+        harness.changes();
+        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        assert!(harness.changes().is_empty());
+        harness.delete(&provider, &service).await.unwrap();
+        assert!(harness.fake.lock().all("balancer").is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_charge_type_and_the_type_of_a_users_load_balancer_stay_with_an_event() {
+    const CHARGE: &str = "service.kubernetes.io/qcloud-loadbalancer-internet-charge-type";
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut own = service(&[]);
+    harness.ensure(&provider, &mut own).await.unwrap();
+    harness.changes();
+    let restarted = harness.started().await;
+    harness.ensure(&restarted, &mut own).await.unwrap();
+    for (provider, wanted, kept) in [
+        (&provider, "BANDWIDTH_POSTPAID_BY_HOUR", "of its creation"),
+        (&restarted, "BANDWIDTH_PACKAGE", "TRAFFIC_POSTPAID_BY_HOUR"),
+    ] {
+        annotate(&mut own, CHARGE, wanted);
+        harness.ensure(provider, &mut own).await.unwrap();
+        assert!(harness.changes().is_empty());
+        let events = harness.events().join("\n");
+        let expected = format!("keeps InternetChargeType {kept}: it cannot be changed to {wanted}");
+        assert!(events.contains("ImmutableSetting") && events.contains(&expected), "{events}");
+    }
+    harness.delete(&provider, &own).await.unwrap();
+
+    let id = add_balancer(&mut harness.fake.lock(), "mine");
+    harness.ensure(&provider, &mut service(&[(EXISTING, &id), (TYPE, "private")])).await.unwrap();
+    let events = harness.events().join("\n");
+    assert!(events.contains("keeps LoadBalancerType OPEN: it cannot be changed to INTERNAL"), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_of_the_user_stand_beside_those_of_the_program() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let extensive = r#"{"Tags": [{"TagKey": "team", "TagValue": "shop"}]}"#;
+    let mut service = service(&[(EXTENSIVE, extensive)]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let expected = ["team=shop", "tke-clusterId=5c1d", "tke-createdBy-flag=yes", &format!("tke-lb-serviceuuid={UID}")];
+    assert_eq!(tags(&harness.only("balancer")), expected);
+    harness.changes();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert!(harness.changes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_that_the_controller_of_tke_writes_cause_no_warning() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let written =
+        ["client-token", "sync-begin-time", "sync-end-time", "status.conditions", "loadbalancer-source-endpoints"];
+    let mut service = service(&[("service.kubernetes.io/loadbalance-nat-ipv6", "2402:4e00::1")]);
+    written.iter().for_each(|name| annotate(&mut service, &format!("service.cloud.tencent.com/{name}"), "x"));
+    assert_eq!(provider.load_balancers().unwrap().review(&service).warnings, [""; 0]);
+    annotate(&mut service, "service.cloud.tencent.com/security-group", "sg-1");
+    let warnings = provider.load_balancers().unwrap().review(&service).warnings.join("\n");
+    assert!(warnings.contains("did you mean service.cloud.tencent.com/security-groups?"), "{warnings}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -526,7 +607,15 @@ async fn mistakes_are_reported_before_any_request() {
         (&[(GROUPS, "sg-1,sg-2,sg-3,sg-4,sg-5,sg-6")], "1 to 5"),
         (&[(EXTENSIVE, "[]")], "JSON object"),
         (&[(EXTENSIVE, r#"{"Number": 2}"#)], "Number cannot be set"),
-        (&[(EXTENSIVE, r#"{"Tags": []}"#)], "Tags cannot be set"),
+        (
+            &[(EXTENSIVE, r#"{"Tags": [{"TagKey": "tke-clusterId", "TagValue": "x"}]}"#)],
+            "may not begin with tke- or ccm-rs/",
+        ),
+        (&[(EXTENSIVE, r#"{"Tags": {"team": "shop"}}"#)], "TagKey and TagValue"),
+        (
+            &[(TYPE, "private"), (SUBNET, "subnet-1"), (EXTENSIVE, r#"{"SubnetId": "subnet-2"}"#)],
+            "SubnetId cannot be set",
+        ),
         (&[(LISTENER, r#"{"Ports": [1]}"#)], "Ports cannot be set"),
         (&[(PROTOCOLS, r#"{"80": {"protocol": ["HTTP"]}}"#)], "need an Ingress"),
         (&[(PROTOCOLS, r#"{"80": {"protocol": ["TCP_SSL"]}}"#)], "TCP_SSL needs tls"),
@@ -577,7 +666,7 @@ async fn targets_of_direct_access_are_pods_and_follow_them() {
     assert_eq!(harness.targets(), ["80 10.1.0.1 8080 10", "80 10.1.0.2 8080 0"]);
     harness.changes();
     harness.set_endpoints(&[("10.1.0.1", false, true, "worker-1"), ("10.1.0.3", true, false, "worker-1")]);
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(15)).await;
     let patches = harness.cluster.take_patches();
     assert!(
         patches.iter().any(|(path, _)| path.ends_with("/services/web/status")),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod accounts;
+mod classic;
 mod configuration;
 mod contract;
 mod harness;

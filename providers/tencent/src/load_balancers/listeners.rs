@@ -1,0 +1,127 @@
+//! Changes of the listeners of a load balancer.
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{Attributes, Difference, Operation, Port, ResourceKey};
+use serde_json::{Value, json};
+
+use super::ID;
+use super::apply::Work;
+use super::model::default_health_check;
+use super::read::listener_prefix;
+use crate::api::texts;
+
+/// Listeners that a request can name.
+const LISTENERS: usize = 20;
+
+impl Work<'_> {
+    pub(super) fn listener_id(&self, port: &Port) -> &str {
+        let resource = ResourceKey::Listener(port.clone());
+        self.before.resources.get(&resource).and_then(|it| it.text(ID)).unwrap_or_default()
+    }
+
+    pub(super) fn deleted_listeners(&self) -> Vec<Port> {
+        let port = |operation: &Operation| match operation {
+            Operation::Delete { resource: ResourceKey::Listener(port) } => Some(port.clone()),
+            _ => None,
+        };
+        self.change.operations.iter().filter_map(port).collect()
+    }
+
+    pub(super) async fn delete_listeners(&self, ports: impl Iterator<Item = &Port>) -> Result<()> {
+        let ids: Vec<_> = ports.map(|port| self.listener_id(port)).filter(|id| !id.is_empty()).collect();
+        let delete = async |ids: &[&str]| {
+            self.send(self.action("DeleteLoadBalancerListeners").set("ListenerIds", ids)).await.map(drop)
+        };
+        for ids in ids.chunks(LISTENERS) {
+            match delete(ids).await {
+                // One of several does not exist, and the request deleted none.
+                Err(error) if error.is_not_found() => {
+                    for id in ids.chunks(1) {
+                        match delete(id).await {
+                            Err(error) if error.is_not_found() => {}
+                            outcome => outcome?,
+                        }
+                    }
+                    // With a credential of another account, the load balancer is what was not found.
+                    self.cloud.check_account().await?;
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of a listener as parameters of a request.
+    fn listener(settings: &Attributes) -> Value {
+        let mut body = settings.clone().only(&["Scheduler", "SessionExpireTime", "IdleConnectTimeout"]).nested();
+        body["HealthCheck"] = settings.nested()["HealthCheck"].take();
+        if let Some(id) = settings.text("CertId") {
+            body["Certificate"] = json!({"SSLMode": "UNIDIRECTIONAL", "CertId": id});
+        }
+        body
+    }
+
+    /// Creates the missing listeners, those with equal settings in one request, and returns their IDs.
+    pub(super) async fn create_listeners(&self) -> Result<Vec<(Port, String)>> {
+        let mut requests: Vec<(Value, Vec<&Port>)> = Vec::new();
+        for operation in self.change.operations {
+            let Operation::Create { resource: ResourceKey::Listener(port), attributes } = operation else { continue };
+            let mut body = Self::listener(attributes);
+            body["Protocol"] = attributes.text("Protocol").unwrap_or("TCP").into();
+            let stated = body["HealthCheck"].take();
+            body["HealthCheck"] = default_health_check();
+            for (name, value) in stated.as_object().into_iter().flatten() {
+                body["HealthCheck"][name] = value.clone();
+            }
+            match requests.iter_mut().find(|(known, _)| *known == body) {
+                Some((_, ports)) => ports.push(port),
+                None => requests.push((body, vec![port])),
+            }
+        }
+        let mut created = Vec::new();
+        let prefix = listener_prefix(self.change.identity.uid());
+        for (body, ports) in requests {
+            for ports in ports.chunks(LISTENERS) {
+                let name = |port: &&Port| format!("{prefix}{}_{}", port.protocol.to_ascii_lowercase(), port.number);
+                let action = self.action("CreateListener").fields(body.clone());
+                let action = action.fields(self.spec.listener.clone().into());
+                let action = action.set("Ports", ports.iter().map(|it| it.number).collect::<Vec<_>>());
+                let action = action.set("ListenerNames", ports.iter().map(name).collect::<Vec<_>>());
+                let answer = self.send(action).await?;
+                let ids = texts(&answer["ListenerIds"]);
+                if ids.len() != ports.len() {
+                    return Err(Error::conflict(format!(
+                        "CreateListener answered {} IDs for {} ports",
+                        ids.len(),
+                        ports.len()
+                    )));
+                }
+                created.extend(ports.iter().map(|port| (*port).clone()).zip(ids));
+            }
+        }
+        Ok(created)
+    }
+
+    pub(super) async fn update_listener(
+        &self,
+        port: &Port,
+        settings: &Attributes,
+        changes: &[Difference],
+    ) -> Result<()> {
+        let mut body = Self::listener(settings);
+        let is_changed = |field: &str| {
+            changes
+                .iter()
+                .any(|it| it.key.split('.').next() == Some(field) || field == "Certificate" && it.key == "CertId")
+        };
+        if let Some(fields) = body.as_object_mut() {
+            fields.retain(|field, _| is_changed(field));
+        }
+        if body["HealthCheck"].is_object() && body["HealthCheck"]["CheckPort"].is_null() {
+            // The port of the targets.
+            body["HealthCheck"]["CheckPort"] = (-1).into();
+        }
+        let action = self.action("ModifyListener").set("ListenerId", self.listener_id(port)).fields(body);
+        self.send(action.fields(self.spec.listener.clone().into())).await.map(drop)
+    }
+}

@@ -1,0 +1,131 @@
+//! Targets of listeners, and their changes: `<ID of an instance or address> <port> <weight>`.
+
+use std::collections::BTreeMap;
+
+use cloud_provider::{Error, Result};
+use futures::future::try_join_all;
+use provider_kit::inventory::MachineSource;
+use provider_kit::load_balancers::{Port, Targets};
+use provider_kit::transport::Priority;
+use serde_json::{Value, json};
+
+use super::apply::Work;
+use super::spec::pool;
+use crate::api::{list, text};
+
+/// Targets that a request can name, in all and of one listener.
+const TARGETS: usize = 500;
+const TARGETS_OF_A_RULE: usize = 50;
+
+/// Returns a target.
+pub(super) fn target(id: &str, port: u16, weight: u32) -> String {
+    format!("{id} {port} {weight}")
+}
+
+/// Returns a target without its weight.
+pub(super) fn server_of(target: &str) -> &str {
+    target.rsplit_once(' ').map_or(target, |(server, _)| server)
+}
+
+/// Returns ID, port and weight of a target.
+pub(super) fn parts(target: &str) -> (&str, u64, u64) {
+    let mut all = target.split(' ');
+    let id = all.next().unwrap_or_default();
+    let mut number = || all.next().and_then(|it| it.parse().ok()).unwrap_or_default();
+    let port = number();
+    (id, port, number())
+}
+
+/// Returns a target as the API takes it.
+fn server(target: &str, has_weight: bool) -> Value {
+    let (id, port, weight) = parts(target);
+    let field = if id.starts_with("ins-") { "InstanceId" } else { "EniIp" };
+    let mut it = json!({field: id, "Port": port});
+    if has_weight {
+        it["Weight"] = weight.into();
+    }
+    it
+}
+
+impl Work<'_> {
+    /// Returns the targets whose instances exist, and those that are addresses.
+    async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
+        let there = try_join_all(targets.iter().map(async |target| {
+            let exists = match target["InstanceId"].as_str() {
+                Some(id) => self.cloud.source.state_by_id(id, Priority::Ordinary).await?.is_some(),
+                None => true,
+            };
+            Ok::<_, Error>(exists.then(|| target.clone()))
+        }));
+        Ok(there.await?.into_iter().flatten().collect())
+    }
+
+    /// Registers new targets, then removes old ones, then changes weights. Returns `false` if targets were left out,
+    /// because their instances no longer exist.
+    pub(super) async fn change_targets(&self, ids: &BTreeMap<Port, String>, deleted: &[Port]) -> Result<bool> {
+        let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        let listeners = ids.iter().filter(|(port, _)| self.after.listeners().any(|(it, _)| it == *port));
+        for (port, id) in listeners {
+            let name = pool(&port.protocol, port.number);
+            // A listener that was created again has no targets.
+            let before = if deleted.contains(port) { Targets::default() } else { self.before.targets_of(&name) };
+            let after = self.after.targets_of(&name);
+            let is_in = |target: &str, all: &Targets| all.iter().any(|it| server_of(it) == server_of(target));
+            let with_id = |target: &str, has_weight| {
+                let mut it = server(target, has_weight);
+                it["ListenerId"] = id.as_str().into();
+                it
+            };
+            let (changed, added): (Vec<_>, Vec<_>) =
+                after.without(&before).iter().map(str::to_owned).partition(|it| is_in(it, &before));
+            new.extend(added.iter().map(|it| with_id(it, true)));
+            gone.extend(before.without(&after).iter().filter(|it| !is_in(it, &after)).map(|it| with_id(it, false)));
+            let changed: Vec<_> = changed.iter().map(|it| server(it, true)).collect();
+            let rules = changed.chunks(TARGETS_OF_A_RULE);
+            weights.extend(rules.map(|targets| json!({"ListenerId": id, "Targets": targets})));
+        }
+        let mut are_all_there = true;
+        for targets in new.chunks(TARGETS) {
+            are_all_there &= self.register("BatchRegisterTargets", targets).await?;
+        }
+        for targets in gone.chunks(TARGETS) {
+            self.send_targets("BatchDeregisterTargets", targets).await?;
+        }
+        for rules in weights.chunks(TARGETS / TARGETS_OF_A_RULE) {
+            self.send(self.action("BatchModifyTargetWeight").set("ModifyList", rules)).await?;
+        }
+        Ok(are_all_there)
+    }
+
+    /// Registers targets, except for those whose instance no longer exists: they must neither keep the others out nor
+    /// fail the sync of the Service. Returns `false` if there were such targets.
+    pub(super) async fn register(&self, action: &'static str, targets: &[Value]) -> Result<bool> {
+        match self.send_targets(action, targets).await {
+            Err(error) if error.is_not_found() || error.is_invalid() => {
+                let there = self.existing(targets).await?;
+                if there.len() == targets.len() {
+                    return Err(error);
+                }
+                // A credential of another account sees no instance, and not the load balancer either.
+                self.cloud.check_account().await?;
+                tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
+                if !there.is_empty() {
+                    self.send_targets(action, &there).await?;
+                }
+                Ok(false)
+            }
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    async fn send_targets(&self, action: &'static str, targets: &[Value]) -> Result<()> {
+        let answer = self.send(self.action(action).set("Targets", targets)).await?;
+        match list(&answer["FailListenerIdSet"]).next() {
+            Some(listener) => {
+                let message = text(&answer, "Message");
+                Err(Error::other(format!("{action} failed for listener {listener}: {message}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
