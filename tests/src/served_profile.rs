@@ -101,7 +101,8 @@ impl ServedProfile {
     /// Returns `true` if this path is about load balancers.
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
-        self.cloud.api().create.rsplit('/').next().is_some_and(|name| path.contains(name))
+        let mut segments = self.cloud.api().create.rsplit('/');
+        segments.find(|it| !it.starts_with('{')).is_some_and(|name| path.contains(name))
     }
 }
 
