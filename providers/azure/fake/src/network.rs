@@ -412,7 +412,10 @@ fn check_security_group(id: &str, wanted: &mut Value) -> Result<(), Refused> {
             ("destinationPortRange", "destinationPortRanges"),
         ] {
             let count = properties[many].as_array().map_or(0, Vec::len);
-            if properties[one].is_string() == (count > 0) {
+            // Groups of network interfaces may take the place of destinations.
+            let groups = properties["destinationApplicationSecurityGroups"].as_array().map_or(0, Vec::len);
+            let is_by_group = one == "destinationAddressPrefix" && groups > 0;
+            if properties[one].is_string() == (count > 0) && !is_by_group {
                 return Err(refuse(
                     "SecurityRuleParameterContainsUnsupportedValue",
                     format!("Rule {} needs one of {one} and {many}.", rule["name"]),

@@ -222,6 +222,7 @@ impl Edit {
             self.remove(document);
             return Ok(());
         }
+        crate::tags::write(&self.config, document, &self.config.tags);
         document["tags"][CLUSTER_TAG] = self.cluster.clone().into();
         self.write(document)
     }
