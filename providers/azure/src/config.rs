@@ -60,6 +60,7 @@ pub struct File {
     pub enable_vmss_flex_nodes: bool,
     pub tags: String,
     pub tags_map: BTreeMap<String, String>,
+    pub system_tags: String,
     pub load_balancer_sku: String,
     pub primary_availability_set_name: String,
     pub primary_scale_set_name: String,
@@ -129,7 +130,6 @@ const ELSEWHERE: &[&str] = &[
     "routeUpdateWaitingInSeconds",
     "loadBalancerBackendPoolUpdateIntervalInSeconds",
     "useInstanceMetadata",
-    "systemTags",
     "listVmssVirtualMachinesWithoutInstanceView",
     "enableMinimumRetryAfter",
     "disableAPICallCache",
@@ -284,13 +284,6 @@ impl Config {
             let name = if name.is_empty() { &file.resource_group } else { name };
             ResourceGroup { subscription: subscription.to_owned(), name: name.to_ascii_lowercase() }
         };
-        let pairs = file.tags.split(',').filter_map(|pair| pair.split_once('='));
-        let mut tags: BTreeMap<_, _> =
-            pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect();
-        for (key, value) in &file.tags_map {
-            tags.retain(|it, _| !it.eq_ignore_ascii_case(key));
-            tags.insert(key.clone(), value.clone());
-        }
         Self {
             nodes: group(&file.subscription_id, ""),
             load_balancers: group(network, &file.load_balancer_resource_group),
@@ -301,7 +294,7 @@ impl Config {
             maximum_rules: file.maximum_load_balancer_rule_count.unwrap_or(250),
             has_shared_probe: file.probe_mode.eq_ignore_ascii_case("shared"),
             grace_period: Duration::from_secs(file.grace_period),
-            tags,
+            tags: crate::tags::parsed(&file.tags, &file.tags_map),
             endpoints,
             settings,
             file,

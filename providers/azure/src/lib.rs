@@ -29,6 +29,7 @@ mod out_of_service;
 mod provider;
 mod rate_limits;
 mod routes;
+mod tags;
 
 pub use provider::{Azure, factory};
 

@@ -64,7 +64,6 @@ impl RouteCloud for RouteTable {
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
         let config = self.config.get();
-        let new = json!({"location": config.file.location, "tags": config.tags, "properties": {}});
         if change == Change::Remove {
             let route = route.clone();
             self.unmanaged.lock().retain(|it| !it.is_same(&route));
@@ -88,7 +87,11 @@ impl RouteCloud for RouteTable {
         let (name, destination) = (name_of(&node, &route.destination), route.destination.clone());
         let add = move |table: &mut Value| {
             if table.is_null() {
-                *table = new.clone();
+                *table = json!({"location": config.file.location, "properties": {}});
+            }
+            // A table in another group is not the cluster's.
+            if config.route_table == config.nodes {
+                crate::tags::write(&config, table, &config.tags);
             }
             if !table["properties"]["routes"].is_array() {
                 table["properties"]["routes"] = json!([]);

@@ -23,7 +23,7 @@ mod beside {
     pub(super) mod tencent;
 }
 
-const ALL: [(&str, MakeProfile); 13] = [
+const ALL: [(&str, MakeProfile); 14] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
@@ -31,6 +31,7 @@ const ALL: [(&str, MakeProfile); 13] = [
     ("gce", || Box::new(GcpCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
     ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
+    ("azure-scale-sets", || Box::new(AzureCloud::new(AzurePools::ScaleSet))),
     ("oci", || Box::new(beside::oci::OciCloud::default())),
     ("alibabacloud", || Box::new(beside::alibaba::AlibabaCloud::classic())),
     ("tencentcloud", || Box::new(beside::tencent::TencentCloud::default())),
@@ -39,7 +40,7 @@ const ALL: [(&str, MakeProfile); 13] = [
     ("rancher", || Box::new(beside::rancher::RancherCloud::default())),
 ];
 
-/// Returns the profile of the provider of this name.
+/// Returns the profile of the provider of this name, or of a variant of its clouds.
 ///
 /// # Errors
 /// There is none; the text lists those that there are.

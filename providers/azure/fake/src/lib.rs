@@ -14,6 +14,7 @@
 mod compute;
 mod network;
 mod operations;
+mod pools;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,6 +111,15 @@ fn items<'a>(value: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
 }
 
 impl Azure {
+    /// Returns a resource as a read of it shows it: an operation that still runs is visible.
+    fn current(&self, id: &str, request: &ApiRequest) -> Option<Value> {
+        let mut shown = self.get(id).map(|it| self.shown(it, request))?;
+        if self.running(id).is_some() {
+            shown["properties"]["provisioningState"] = "Updating".into();
+        }
+        Some(shown)
+    }
+
     fn number(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -183,8 +193,7 @@ fn list(cloud: &mut Azure, request: &ApiRequest) -> Answer {
 
 fn get(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let id = path_id(request);
-    let found = cloud.get(&id).ok_or_else(|| not_found(&id))?;
-    Ok(Reply::new(200, cloud.shown(found, request)))
+    Ok(Reply::new(200, cloud.current(&id, request).ok_or_else(|| not_found(&id))?))
 }
 
 /// Replaces a resource, if its ETag is the one of the request, and begins an operation.
@@ -210,7 +219,9 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     cloud.check_put(&id, &mut wanted, before.as_ref())?;
     let status = if before.is_some() { 200 } else { 201 };
     cloud.insert(&id, wanted);
-    let body = cloud.get(&id).map(|it| cloud.shown(it, request)).unwrap_or_default();
+    let mut body = cloud.get(&id).map(|it| cloud.shown(it, request)).unwrap_or_default();
+    // The client of the Go program waits only if the answer is not final.
+    body["properties"]["provisioningState"] = "Updating".into();
     Ok(cloud.begin(request, Reply::new(status, body), &id, before))
 }
 
@@ -255,7 +266,10 @@ const API: &[Route<Azure>] = &[
     ("GET", "/Microsoft.Network/loadBalancers/{name}", get),
     ("PUT", "/Microsoft.Network/loadBalancers/{name}", put),
     ("DELETE", "/Microsoft.Network/loadBalancers/{name}", delete),
-    ("POST", "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased", network::migrate),
+    ("POST", "/Microsoft.Network/loadBalancers/{name}/migrateToIpBased", pools::migrate),
+    ("GET", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::get),
+    ("PUT", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::put),
+    ("DELETE", "/Microsoft.Network/loadBalancers/{name}/backendAddressPools/{pool}", pools::delete),
     ("GET", "/Microsoft.Network/publicIPAddresses", list),
     ("GET", "/Microsoft.Network/publicIPAddresses/{name}", get),
     ("PUT", "/Microsoft.Network/publicIPAddresses/{name}", put),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{ApiRequest, Azure, id, items, refuse, text};
 
-const BALANCERS: &str = "Microsoft.Network/loadBalancers";
+pub(crate) const BALANCERS: &str = "Microsoft.Network/loadBalancers";
 const ADDRESSES: &str = "Microsoft.Network/publicIPAddresses";
 const LISTS: [&str; 6] = [
     "frontendIPConfigurations",
@@ -362,31 +362,6 @@ fn is_standard(rule: &Value) -> bool {
     properties["enableTcpReset"] == true || properties["disableOutboundSnat"] == true || properties["protocol"] == "All"
 }
 
-/// Turns the members of pools from network interfaces into addresses.
-pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer {
-    let balancer = id(BALANCERS, request.id());
-    for name in request.body["pools"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let pool = format!("{balancer}/backendAddressPools/{name}");
-        let members = cloud.members_of(&pool);
-        let machines: Vec<Value> = cloud.machines().cloned().collect();
-        let mut addresses = Vec::new();
-        for machine in machines {
-            let interface = text(&machine, "/properties/networkProfile/networkInterfaces/0/id");
-            if members.iter().any(|it| it.starts_with(interface)) {
-                let ip = cloud.address_of(&machine);
-                addresses.push(json!({"name": format!("nic-{ip}"), "properties": {"ipAddress": ip}}));
-            }
-        }
-        cloud.forget_pools(&balancer.to_ascii_lowercase());
-        cloud.edit(&balancer, |it| {
-            let all = it["properties"]["backendAddressPools"].as_array_mut();
-            let its = all.into_iter().flatten().filter(|it| it["name"] == *name);
-            its.for_each(|it| it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into());
-        });
-    }
-    Ok(fake_cloud::Reply::new(200, json!({ "migratedPools": request.body["pools"] })))
-}
-
 /// Deletes a connection of a private endpoint to a private link service.
 pub(crate) fn delete_connection(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer {
     let link = id("Microsoft.Network/privateLinkServices", request.id());
@@ -437,7 +412,10 @@ fn check_security_group(id: &str, wanted: &mut Value) -> Result<(), Refused> {
             ("destinationPortRange", "destinationPortRanges"),
         ] {
             let count = properties[many].as_array().map_or(0, Vec::len);
-            if properties[one].is_string() == (count > 0) {
+            // Groups of network interfaces may take the place of destinations.
+            let groups = properties["destinationApplicationSecurityGroups"].as_array().map_or(0, Vec::len);
+            let is_by_group = one == "destinationAddressPrefix" && groups > 0;
+            if properties[one].is_string() == (count > 0) && !is_by_group {
                 return Err(refuse(
                     "SecurityRuleParameterContainsUnsupportedValue",
                     format!("Rule {} needs one of {one} and {many}.", rule["name"]),

@@ -11,6 +11,7 @@ use super::document::{CLUSTER_TAG, MOST_NAME, prefix};
 use super::spec::{Family, Spec};
 use crate::arm::{PUBLIC_ADDRESSES, items, name_of, overlay, place_of, text};
 use crate::config::ResourceGroup;
+use crate::tags;
 
 /// The kind of resource, in messages.
 pub(crate) const KIND: &str = "public IP address";
@@ -71,7 +72,7 @@ pub(crate) fn owner_tags(address: &Value) -> OwnerTags {
 }
 
 /// Returns the settings of an address that changes compare.
-pub(crate) fn observed(address: &Value) -> Attributes {
+fn observed(address: &Value) -> Attributes {
     let mut attributes = Attributes::default();
     if let Some(label) = address["properties"]["dnsSettings"]["domainNameLabel"].as_str() {
         attributes = attributes.set("dnsLabel", label.to_ascii_lowercase());
@@ -80,8 +81,7 @@ pub(crate) fn observed(address: &Value) -> Attributes {
         let tag = |it: &Value| (text(it, "/ipTagType").to_owned(), text(it, "/tag").to_owned());
         attributes = attributes.set("ipTags", items(address, "ipTags").map(tag).collect::<BTreeMap<_, _>>());
     }
-    let tags = address["tags"].as_object().into_iter().flatten();
-    tags.fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
+    attributes
 }
 
 /// Returns the tag of an address with a further Service.
@@ -126,6 +126,16 @@ impl AzureLoadBalancers {
         tags
     }
 
+    /// Returns the settings of an address that changes compare. Its Service may no longer exist.
+    pub(crate) fn observed_address(&self, address: &Value, service: Option<&Service>) -> Attributes {
+        let config = self.config();
+        let wanted = service.map(|service| {
+            let spec = Spec::of(service, &config).spec;
+            self.address_tags(&spec, service, self.cluster(), &OwnerTags::default())
+        });
+        tags::observed(observed(address), &config, address, &wanted.unwrap_or_default())
+    }
+
     /// Returns the settings of the address that a Service asks for. Tags that only ccm-rs reads are written along with
     /// other changes.
     pub(crate) fn desired_address(&self, spec: &Spec, service: &Service, cluster: &str) -> Attributes {
@@ -144,9 +154,7 @@ impl AzureLoadBalancers {
         }
         let tags = self.address_tags(spec, service, cluster, &OwnerTags::default());
         let legacy = |key: &&String| ![SERVICE[0], CLUSTER[0]].contains(&key.as_str());
-        tags.iter()
-            .filter(|(key, _)| legacy(key))
-            .fold(attributes, |attributes, (key, value)| attributes.set(format!("tag {key}"), value))
+        tags::desired(attributes, &self.config(), tags.iter().filter(|(key, _)| legacy(key)))
     }
 
     /// Finds an existing address that the Service names or states.
@@ -226,7 +234,7 @@ impl AzureLoadBalancers {
         let mut tags = self.address_tags(spec, service, cluster, owner);
         // Other Services that share the address stay in its tag.
         tags.insert(SERVICE[0].to_owned(), with(services(&before), &full_name(service)));
-        overlay(&mut address, &json!({ "tags": tags }));
+        tags::write(&self.config(), &mut address, &tags);
         match spec.dns_label.as_deref() {
             Some("") => overlay(&mut address, &json!({"properties": {"dnsSettings": null}})),
             Some(label) => {

@@ -281,7 +281,15 @@ impl AzureLoadBalancers {
                 .any(|it| it.to_nodes)
                 .then(|| spec.families.iter().flat_map(numbers).collect()),
         };
-        self.documents.edit(&self.security_key(), move |group| edit.apply(group)).await
+        let config = self.config();
+        let apply = move |group: &mut Value| {
+            edit.apply(group)?;
+            if !group.is_null() {
+                crate::tags::write(&config, group, &config.tags);
+            }
+            Ok(())
+        };
+        self.documents.edit(&self.security_key(), apply).await
     }
 
     /// Returns protocols and ports of other Services that show one of these addresses.

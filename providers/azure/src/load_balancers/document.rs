@@ -222,6 +222,7 @@ impl Edit {
             self.remove(document);
             return Ok(());
         }
+        crate::tags::write(&self.config, document, &self.config.tags);
         document["tags"][CLUSTER_TAG] = self.cluster.clone().into();
         self.write(document)
     }
@@ -407,7 +408,8 @@ impl Edit {
     }
 }
 
-/// Adds addresses to a pool, each with its name, and removes others.
+/// Adds addresses to a pool, each with its name, and removes others. The pool names their virtual network, as with the Go
+/// program, and not each member.
 pub(crate) fn set_members(
     document: &mut Value,
     pool: &str,
@@ -416,16 +418,25 @@ pub(crate) fn set_members(
 ) {
     let mut pools = list_mut(document, LISTS[1]).iter_mut();
     let Some(pool) = pools.find(|it| text(it, "/name").eq_ignore_ascii_case(pool)) else { return };
+    let has_network = !text(pool, "/properties/virtualNetwork/id").is_empty();
     let members = list_mut(pool, "loadBalancerBackendAddresses");
     members.retain(|it| !leave.contains(text(it, "/properties/ipAddress")));
     for (name, ip) in join {
         if !members.iter().any(|it| text(it, "/properties/ipAddress") == ip) {
             members.retain(|it| text(it, "/name") != name);
-            let mut member = json!({"name": name, "properties": {"ipAddress": ip}});
-            vnet.iter().for_each(|id| member["properties"]["virtualNetwork"] = json!({ "id": id }));
-            members.push(member);
+            members.push(json!({"name": name, "properties": {"ipAddress": ip}}));
         }
     }
+    // A pool of network interfaces has no network.
+    let network = match vnet {
+        _ if members.is_empty() => Value::Null,
+        Some(id) if !has_network => json!({ "id": id }),
+        _ => return,
+    };
+    for properties in members.iter_mut().filter_map(|it| it["properties"].as_object_mut()) {
+        properties.remove("virtualNetwork");
+    }
+    overlay(pool, &json!({"properties": {"virtualNetwork": network}}));
 }
 
 /// Writes an element over the one of its name, or adds it.

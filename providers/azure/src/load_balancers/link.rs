@@ -250,9 +250,10 @@ impl AzureLoadBalancers {
         }
         self.allow_links(&wanted.subnet).await?;
         let mut link = there.unwrap_or_else(|| self.config().new_resource());
-        let tags = json!({CLUSTER[0]: self.cluster(), OWNER: own});
-        overlay(&mut link, &json!({"tags": self.config().tags, "properties": wanted.properties(name, frontend)}));
-        overlay(&mut link["tags"], &tags);
+        overlay(&mut link, &json!({"properties": wanted.properties(name, frontend)}));
+        let mut tags = self.config().tags.clone();
+        tags.extend([(CLUSTER[0].to_owned(), self.cluster().to_owned()), (OWNER.to_owned(), own)]);
+        crate::tags::write(&self.config(), &mut link, &tags);
         self.arm().write(&PRIVATE_LINKS, &group, &[name], &link).await.map(drop)
     }
 

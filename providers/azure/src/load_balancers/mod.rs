@@ -43,6 +43,7 @@ use crate::config::{Config, CurrentConfig, PoolKind, StandardBalancer};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::machines::{Machines, VirtualMachine};
 use crate::nodes::{compared, is_of_group, is_unmanaged};
+use crate::tags;
 
 /// The end of the names of internal load balancers.
 const INTERNAL_SUFFIX: &str = "-internal";
@@ -238,14 +239,16 @@ impl AzureLoadBalancers {
         let is_own =
             |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
-        if !self.balancers.is_empty()
-            && let Some(attributes) = graph.balancer_attributes().cloned()
-        {
-            graph = graph.balancer(attributes.set(BALANCER, base_name(text(balancer, "/name"))));
+        if let Some(mut attributes) = graph.balancer_attributes().cloned() {
+            if !self.balancers.is_empty() {
+                attributes = attributes.set(BALANCER, base_name(text(balancer, "/name")));
+            }
+            let config = self.config();
+            graph = graph.balancer(tags::observed(attributes, &config, balancer, &config.tags));
         }
         let own: Vec<&Value> = addresses.iter().filter(is_own).collect();
         for address in &own {
-            graph = graph.resource(address::resource(text(address, "/name")), address::observed(address));
+            graph = graph.resource(address::resource(text(address, "/name")), self.observed_address(address, service));
         }
         if graph.resources.is_empty() {
             return Ok(None);
@@ -526,7 +529,8 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 graph = graph.listener(number, protocol, &pool, Attributes::desired(&rule)?);
             }
         }
-        graph = graph.balancer(frontend);
+        let config = self.config();
+        graph = graph.balancer(tags::desired(frontend, &config, config.tags.iter()));
         if let Some(link) = &spec.link {
             let name = link.name(&apply::frontend_name(&owner, spec.named_subnet.as_deref()));
             graph = graph.resource(link::resource(&name), Attributes::desired(&link.settings)?);

@@ -10,4 +10,5 @@ mod load_balancers;
 mod members;
 mod nodes;
 mod shared_documents;
+mod tags;
 mod takeover;

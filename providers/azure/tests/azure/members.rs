@@ -114,3 +114,28 @@ async fn basic_load_balancer_has_the_machines_of_the_primary_set() {
     harness.delete(&provider, &web).await.unwrap();
     assert_eq!((harness.balancer("kubernetes"), harness.addresses().len()), (Value::Null, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn pool_of_addresses_names_its_network_once_as_the_go_program_does() {
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let web = service("web", &[80], &[], &Value::Null);
+    harness.ensure(&provider, &web).await.unwrap();
+    let pool = || harness.balancer("kubernetes")["properties"]["backendAddressPools"][0]["properties"].clone();
+    let network = id("Microsoft.Network/virtualNetworks", azure_fake::NETWORK.0);
+    assert_eq!(pool()["virtualNetwork"]["id"], network);
+    let mut members = list(&pool()["loadBalancerBackendAddresses"]).cloned().collect::<Vec<_>>();
+    assert!(members.iter().all(|it| it["properties"]["virtualNetwork"].is_null()), "{members:?}");
+    // As former versions wrote it.
+    members[0]["properties"]["virtualNetwork"] = json!({ "id": network });
+    harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| {
+        let pool = &mut it["properties"]["backendAddressPools"][0]["properties"];
+        pool["virtualNetwork"] = Value::Null;
+        pool["loadBalancerBackendAddresses"] = members.into();
+    });
+    harness.add_node("worker-3");
+    harness.ensure(&provider, &web).await.unwrap();
+    assert_eq!(pool()["virtualNetwork"]["id"], network);
+    let all: Vec<_> = list(&pool()["loadBalancerBackendAddresses"]).cloned().collect();
+    assert!(all.len() == 3 && all.iter().all(|it| it["properties"]["virtualNetwork"].is_null()), "{all:?}");
+}
