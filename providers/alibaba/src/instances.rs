@@ -9,9 +9,10 @@ use cloud_provider::{
     AddressType, CompleteListing, Error, InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel,
     Node, NodeAddress, Result, async_trait,
 };
+use futures::future::{join, join_all};
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::coalescer::Coalescer;
-use provider_kit::inventory::{Inventory, Machine, MachineSource, SharedPriority, priority};
+use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, SharedPriority, priority};
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 use serde_json::Value;
@@ -307,12 +308,18 @@ impl Nodes {
         nodes.iter().map(known).collect()
     }
 
-    fn state(
-        &self,
-        found: provider_kit::inventory::Found<Instance>,
-        node: &Node,
-        request: LookupRequest,
-    ) -> Result<InstanceState> {
+    async fn of_ecs(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
+        let known = self.known_by_address(nodes, request).await;
+        let asked: Vec<_> = known.iter().flatten().cloned().collect();
+        let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
+        let state = |(node, known): (&Arc<Node>, Result<_>)| {
+            let found = known.and_then(|_| found.next().unwrap_or_else(no_answer))?;
+            self.state(found, node, request)
+        };
+        nodes.iter().zip(known).map(state).collect()
+    }
+
+    fn state(&self, found: Found<Instance>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
         let mut state = self.0.state_of(found, node, request);
         let chosen = node.annotations.get(PROVIDED_IP).filter(|_| request.metadata != MetadataLevel::No);
         if let (Some(ip), InstanceState::Present { metadata: Some(metadata), .. }) = (chosen, &mut state) {
@@ -344,33 +351,22 @@ fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
 #[async_trait]
 impl Instances for Nodes {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
-        let of_ecs: Vec<_> = nodes.iter().filter(|node| !is_lingjun(node)).cloned().collect();
-        let known = self.known_by_address(&of_ecs, request).await;
-        let asked: Vec<_> = known.iter().flatten().cloned().collect();
-        let mut found = self.0.find_all(&asked, request.fresh, priority(request)).await.into_iter();
-        let mut known = known.into_iter();
-        let mut states = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let state = match (is_lingjun(node), exclusion(node)) {
-                (true, None) => lingjun::state(&self.0.source().api, node, request).await,
-                (true, Some(reason)) => Err(Error::invalid(reason)),
-                (false, excluded) => {
-                    let found = match known.next() {
-                        Some(Ok(_)) => found.next(),
-                        Some(Err(error)) => Some(Err(error)),
-                        None => None,
-                    };
-                    let found = found.unwrap_or_else(|| Err(Error::other("a Node got no answer")));
-                    match excluded {
-                        Some(reason) => Err(Error::invalid(reason)),
-                        None => found.and_then(|found| self.state(found, node, request)),
-                    }
-                }
-            };
-            states.push(state);
-        }
-        states
+        let is_managed = |node: &&Arc<Node>| exclusion(node).is_none();
+        let (lingjun, ecs): (Vec<_>, Vec<_>) = nodes.iter().filter(is_managed).cloned().partition(|it| is_lingjun(it));
+        let api = &self.0.source().api;
+        let lingjun = join_all(lingjun.iter().map(|node| lingjun::state(api, node, request)));
+        let (lingjun, ecs) = join(lingjun, self.of_ecs(&ecs, request)).await;
+        let (mut lingjun, mut ecs) = (lingjun.into_iter(), ecs.into_iter());
+        let state = |node: &Arc<Node>| match exclusion(node) {
+            Some(reason) => Err(Error::invalid(reason)),
+            None => if is_lingjun(node) { lingjun.next() } else { ecs.next() }.unwrap_or_else(no_answer),
+        };
+        nodes.iter().map(state).collect()
     }
+}
+
+fn no_answer<T>() -> Result<T> {
+    Err(Error::other("a look-up returned no answer for a Node"))
 }
 
 /// Switches the source and destination check of the primary interfaces off: routes of the VPC need that.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, ECS, Furnish, NLB, Query, SLB, VPC};
 use crate::config::Config;
-use crate::instances::{Nodes, Source};
+use crate::instances::{Nodes, Source, exclusion};
 use crate::load_balancers::{Ids, load_balancers};
 use crate::metrics::Requests;
 use crate::routes::VpcRoutes;
@@ -161,9 +161,10 @@ impl CloudProvider for Alibaba {
         }
     }
 
-    /// Returns `true` for provider IDs without a scheme, and with either name of the provider.
+    /// Returns `true` for provider IDs without a scheme, and with either name of the provider, unless a label keeps the
+    /// Node from being managed: such a Node gets no route.
     fn owns_node(&self, node: &Node) -> bool {
-        node.provider_id_scheme().is_none_or(|scheme| [NAME, ALIAS].contains(&scheme))
+        exclusion(node).is_none() && node.provider_id_scheme().is_none_or(|scheme| [NAME, ALIAS].contains(&scheme))
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

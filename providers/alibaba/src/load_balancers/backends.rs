@@ -25,7 +25,8 @@ use crate::gates::Gate;
 use crate::instances::{AT_ONCE, exclusion, machine_id};
 
 /// Nodes with these labels or taints are no backends.
-const MASTER: &str = "node-role.kubernetes.io/master";
+const NO_BACKEND: [&str; 2] =
+    ["node-role.kubernetes.io/master", "alpha.service-controller.kubernetes.io/exclude-balancer"];
 const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 /// Type of a backend whose network interface is not known yet.
 const UNRESOLVED: &str = "unresolved";
@@ -84,7 +85,7 @@ fn is_virtual(node: &Node) -> bool {
 impl Spec {
     fn is_backend(&self, node: &Node) -> bool {
         exclusion(node).is_none()
-            && node.labels.get(MASTER).is_none()
+            && NO_BACKEND.iter().all(|key| node.labels.get(key).is_none())
             && !is_virtual(node)
             && !node.taints.iter().any(|taint| &*taint.key == AUTOSCALER)
             && !(self.removes_cordoned && node.unschedulable)

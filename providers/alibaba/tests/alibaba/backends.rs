@@ -241,21 +241,26 @@ async fn readiness_gate_stays_closed_without_a_network_interface() {
     assert_eq!(gates(&harness).await, [r#""False" "ServerInvalidServer""#]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn dual_stack_nlb_has_pods_of_both_ip_families() {
-    let harness = Harness::new().at_once().with("featureGates", "IPv6DualStack=true");
+/// Sets a Pod with an IPv4 address and one with an IPv6 address, and their network interfaces.
+pub(crate) fn set_pods_of_both_families(harness: &Harness) {
     let slice = |family: &str, ip: &str| {
         json!({"addressType": family, "ports": [{"name": "", "port": 8080}],
             "endpoints": [{"addresses": [ip], "nodeName": "worker-1", "conditions": {"ready": true}}]})
     };
     let slices = json!({"items": [slice("IPv4", "10.1.0.1"), slice("IPv6", "fd00:1::1")]});
     harness.cluster.set_document(SLICES, slices.to_string());
-    add_interface(&harness, "10.1.0.1");
+    add_interface(harness, "10.1.0.1");
     harness.fake.lock().add(
         "interface",
         json!({"NetworkInterfaceId": "eni-6", "Status": "InUse", "VpcId": alibaba_fake::VPC,
             "Ipv6Sets": {"Ipv6Set": [{"Ipv6Address": "fd00:1::1"}]}}),
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dual_stack_nlb_has_pods_of_both_ip_families() {
+    let harness = Harness::new().at_once().with("featureGates", "IPv6DualStack=true");
+    set_pods_of_both_families(&harness);
     let provider = harness.started().await;
     let mut service = of_pods(true);
     annotate(&mut service, "backend-ip-version", "DualStack");

@@ -12,7 +12,7 @@ use cloud_provider::{Caches, CloudProvider, Instances, LookupRequest, MetadataLe
 use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
 
-use crate::backends::{add_interface, of_pods, set_pods};
+use crate::backends::{add_interface, of_pods, set_pods, set_pods_of_both_families};
 use crate::harness::{Harness, annotate, cluster, network, service, service_of};
 
 async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
@@ -65,6 +65,7 @@ async fn classic(harness: &Harness, provider: &provider_alibaba::Alibaba) {
             ("health-check-interval", "6"),
             ("default-weight", "40"),
             ("domain-extensions", "a.example.com:cert-3,b.example.com:cert-2"),
+            ("cert-id", "cert-2"),
         ] {
             annotate(&mut service, key, value);
         }
@@ -136,6 +137,20 @@ async fn range_of_ports(harness: &Harness, provider: &provider_alibaba::Alibaba)
     harness.fake.lock().each("interface").retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
 }
 
+/// Creates and deletes an NLB with Pods of both IP families.
+async fn dual_stack(harness: &Harness, provider: &provider_alibaba::Alibaba) {
+    set_pods_of_both_families(harness);
+    let mut service = of_pods(true);
+    for (key, value) in
+        [("ip-version", "DualStack"), ("backend-ip-version", "ipv6"), ("backend-ip-version", "dualstack")]
+    {
+        annotate(&mut service, key, value);
+        harness.ensure(provider, &mut service).await.unwrap();
+    }
+    harness.delete(provider, &service).await.unwrap();
+    harness.fake.lock().each("interface").retain(|it| it["InstanceId"].is_string());
+}
+
 async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibaba) {
     let request = LookupRequest { existence: true, shutdown: true, metadata: MetadataLevel::Full, fresh: true };
     let instances: &dyn Instances = provider.instances().unwrap();
@@ -158,7 +173,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
     let check = Transport::builder(&*proxy).build().unwrap();
     let endpoints = ["ECS_ENDPOINT", "SLB_ENDPOINT", "NLB_ENDPOINT", "VPC_ENDPOINT", "STS_ENDPOINT"];
     let harness = endpoints.iter().fold(Harness::new().at_once(), |harness, name| harness.set(name, &proxy));
-    let mut harness = harness.with("routeTableIDs", "");
+    let mut harness = harness.with("routeTableIDs", "").with("featureGates", "IPv6DualStack=true");
     harness.fake.lock().limit = (1_000_000, 1);
     let _served = Port::open(&upstream).await.unwrap().serve(router(&harness.fake));
     for signature in ["3", "1"] {
@@ -167,6 +182,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         classic(&harness, &provider).await;
         networks(&harness, &provider, if signature == "3" { 2 } else { 1 }).await;
         range_of_ports(&harness, &provider).await;
+        dual_stack(&harness, &provider).await;
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(findings.iter().all(|it| it.severity == cloud_provider::Severity::Ok), "{findings:?}");

@@ -68,7 +68,10 @@ async fn nodes_of_other_clouds_and_excluded_nodes_are_never_gone() {
         assert!(state(&harness, node).await.unwrap_err().is_invalid());
     }
     let labels = [("service.alibabacloud.com/exclude-node", "")].into_iter().collect();
-    let error = state(&harness, Node { labels, ..with_id("cn-hangzhou.i-gone") }).await.unwrap_err();
+    let excluded = Node { labels, ..with_id("cn-hangzhou.i-gone") };
+    let provider = harness.started().await;
+    assert_eq!([&excluded, &with_id("cn-hangzhou.i-1")].map(|node| provider.owns_node(node)), [false, true]);
+    let error = state(&harness, excluded).await.unwrap_err();
     assert!(error.to_string().contains("is not managed"), "{error}");
     assert!(matches!(state(&harness, with_id("cn-hangzhou.i-gone")).await, Ok(InstanceState::Gone(_))));
 }
