@@ -10,6 +10,7 @@ use provider_kit::settings::yaml;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use crate::auxiliary_tokens::AuxiliarySecret;
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
 pub use crate::rate_limits::RateLimit;
@@ -104,7 +105,7 @@ pub struct File {
     pub virtual_machine_rate_limit: RateLimit,
     pub virtual_machine_scale_set_rate_limit: RateLimit,
     pub cloud_config_type: String,
-    pub auxiliary_token_provider: Option<Value>,
+    pub auxiliary_token_provider: Option<AuxiliarySecret>,
     /// Keys without a field of their own.
     #[serde(flatten)]
     pub others: BTreeMap<String, Value>,
@@ -256,13 +257,11 @@ impl Config {
                 mistakes.push(format!("{key} is missing"));
             }
         }
-        let endpoints = CloudEndpoints::of(&file.cloud, setup).unwrap_or_else(|error| {
-            mistakes.push(error.to_string());
-            CloudEndpoints { login: String::new(), resource_manager: String::new(), audience: String::new() }
-        });
-        if !mistakes.is_empty() {
+        let endpoints = CloudEndpoints::of(&file.cloud, &file.resource_manager_endpoint, setup);
+        mistakes.extend(endpoints.as_ref().err().map(ToString::to_string));
+        let Some(endpoints) = endpoints.ok().filter(|_| mistakes.is_empty()) else {
             return Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))));
-        }
+        };
         for key in file.others.keys() {
             let is_known = CREDENTIALS.iter().chain(ELSEWHERE).any(|it| it.eq_ignore_ascii_case(key));
             let is_tuning =
@@ -274,10 +273,7 @@ impl Config {
         Ok(Self::of(file, endpoints, settings))
     }
 
-    fn of(file: File, mut endpoints: CloudEndpoints, settings: Value) -> Self {
-        if !file.resource_manager_endpoint.is_empty() {
-            endpoints.resource_manager = file.resource_manager_endpoint.trim_end_matches('/').to_owned();
-        }
+    fn of(file: File, endpoints: CloudEndpoints, settings: Value) -> Self {
         let network =
             if file.network_subscription.is_empty() { &file.subscription_id } else { &file.network_subscription };
         let group = |subscription: &str, name: &str| {
@@ -454,8 +450,10 @@ fn refused(file: &File) -> Vec<String> {
         ),
         (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
         (
-            file.auxiliary_token_provider.is_some(),
-            "auxiliaryTokenProvider is not supported; use networkResourceTenantID",
+            file.auxiliary_token_provider.as_ref().is_some_and(|it| {
+                [&it.subscription, &it.resource_group, &it.vault_name, &it.secret_name].iter().any(|it| it.is_empty())
+            }),
+            "auxiliaryTokenProvider needs subscriptionID, resourceGroup, vaultName and secretName",
         ),
     ];
     table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).collect()
