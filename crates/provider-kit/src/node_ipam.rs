@@ -34,6 +34,14 @@ pub trait PodRangeSource: Send + Sync + 'static {
         Ok(vec![Ok(Vec::new()); nodes.len()])
     }
 
+    /// Returns the lengths of the blocks of each Node, where they are not those of [`NodeBlocks`].
+    ///
+    /// # Errors
+    /// The cloud's answer; all Nodes are tried again later.
+    async fn lengths(&self, nodes: &[Arc<Node>]) -> Result<Vec<BlockLengths>> {
+        Ok(vec![BlockLengths::default(); nodes.len()])
+    }
+
     /// Returns the ranges that no Node may get although none has them, such as the ranges of Services.
     ///
     /// # Errors
@@ -51,8 +59,17 @@ pub trait PodRangeSource: Send + Sync + 'static {
     }
 }
 
+/// The prefix lengths of the blocks of one Node; `None` keeps the length of [`NodeBlocks`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockLengths {
+    /// Length of an IPv4 block.
+    pub ipv4: Option<u8>,
+    /// Length of an IPv6 block.
+    pub ipv6: Option<u8>,
+}
+
 /// A range of the cluster, and the length of the part of it that each Node gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeBlocks {
     /// The range of the cluster.
     pub range: IpNet,
@@ -61,6 +78,13 @@ pub struct NodeBlocks {
 }
 
 impl NodeBlocks {
+    /// Returns the blocks with the length for one Node. A length that the range has no room for does not count.
+    fn with(self, lengths: BlockLengths) -> Self {
+        let stated = if self.range.addr().is_ipv4() { lengths.ipv4 } else { lengths.ipv6 };
+        let fits = |it: &u8| (self.range.prefix_len()..=self.range.max_prefix_len()).contains(it);
+        Self { length: stated.filter(fits).unwrap_or(self.length), ..self }
+    }
+
     /// Returns the blocks that overlap none of the used ranges, in order.
     fn free(self, used: &[IpNet]) -> impl Iterator<Item = IpNet> {
         let (narrow, wide): (Vec<IpNet>, Vec<IpNet>) =
@@ -69,6 +93,27 @@ impl NodeBlocks {
         let taken: HashSet<IpNet> = narrow.into_iter().filter_map(block).collect();
         let blocks = self.range.subnets(self.length).into_iter().flatten();
         blocks.filter(move |block| !taken.contains(block) && !wide.iter().any(|it| it.contains(block)))
+    }
+}
+
+/// The blocks that are free during one pass.
+struct FreeBlocks<'a> {
+    used: &'a [IpNet],
+    /// Blocks that Nodes got in this pass.
+    given: Vec<IpNet>,
+    by_length: HashMap<NodeBlocks, Box<dyn Iterator<Item = IpNet> + Send + 'a>>,
+}
+
+impl FreeBlocks<'_> {
+    /// Takes the next block; `None` if there is no more.
+    fn next(&mut self, wanted: NodeBlocks) -> Option<IpNet> {
+        let used = self.used;
+        let blocks = self.by_length.entry(wanted).or_insert_with(|| Box::new(wanted.free(used)));
+        // Blocks of another length may lie in one of this length, or around it.
+        let overlaps = |block: &IpNet| self.given.iter().any(|it| it.contains(block) || block.contains(it));
+        let block = blocks.find(|it| !overlaps(it))?;
+        self.given.push(block);
+        Some(block)
     }
 }
 
@@ -115,8 +160,9 @@ impl<S: PodRangeSource> NodeIpam<S> {
         let shown = nodes.iter().flat_map(|node| &node.pod_cidrs).filter_map(|it| it.parse().ok());
         let pending = self.pending.values().flat_map(|(blocks, _)| blocks.iter().copied());
         let used: Vec<IpNet> = shown.chain(pending).chain(self.source.reserved().await?).collect();
-        let mut free: Vec<_> = self.blocks.iter().map(|blocks| blocks.free(&used)).collect();
-        for (node, parts) in due.into_iter().zip(parts) {
+        let lengths = self.source.lengths(&due).await?;
+        let mut free = FreeBlocks { used: &used, given: Vec::new(), by_length: HashMap::new() };
+        for ((node, parts), lengths) in due.into_iter().zip(parts).zip(lengths) {
             let parts = match parts {
                 Ok(parts) => parts,
                 Err(text) => {
@@ -125,9 +171,10 @@ impl<S: PodRangeSource> NodeIpam<S> {
                 }
             };
             let sent = self.pending.get(&node.uid).map(|(blocks, _)| blocks.clone()).filter(|it| !it.is_empty());
-            let blocks: Option<Vec<IpNet>> = sent.or_else(|| free.iter_mut().map(Iterator::next).collect());
+            let wanted: Vec<NodeBlocks> = self.blocks.iter().map(|it| it.with(lengths)).collect();
+            let blocks: Option<Vec<IpNet>> = sent.or_else(|| wanted.iter().map(|it| free.next(*it)).collect());
             let Some(blocks) = blocks else {
-                let ranges: Vec<_> = self.blocks.iter().map(|it| format!("/{} of {}", it.length, it.range)).collect();
+                let ranges: Vec<_> = wanted.iter().map(|it| format!("/{} of {}", it.length, it.range)).collect();
                 let text = format!("--cluster-cidr has no free range of {}", ranges.join(" or of "));
                 self.fail(&node, NOT_AVAILABLE, &text, Vec::new());
                 continue;
@@ -186,5 +233,16 @@ mod tests {
         assert_eq!(free(cluster, 24, &["10.192.2.0/23"]), ["10.192.0.0/24", "10.192.1.0/24"]);
         assert_eq!(free(cluster, 24, &["10.0.0.0/8"]), [""; 0]);
         assert_eq!(free("fd00::/63", 64, &["10.192.0.0/24", "fd00::1/128"]), ["fd00:0:0:1::/64"]);
+    }
+
+    #[test]
+    fn nodes_with_blocks_of_other_lengths_get_no_overlapping_ones() {
+        let blocks = NodeBlocks { range: "10.192.0.0/23".parse().unwrap(), length: 25 };
+        let mut free = FreeBlocks { used: &[], given: Vec::new(), by_length: HashMap::new() };
+        let mut next = |ipv4| free.next(blocks.with(BlockLengths { ipv4, ipv6: Some(9) })).map(|it| it.to_string());
+        assert_eq!(next(None).as_deref(), Some("10.192.0.0/25"));
+        assert_eq!(next(Some(24)).as_deref(), Some("10.192.1.0/24"));
+        assert_eq!(next(Some(8)).as_deref(), Some("10.192.0.128/25"), "a length without room does not count");
+        assert_eq!(next(None), None);
     }
 }

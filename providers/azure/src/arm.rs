@@ -55,6 +55,7 @@ resource_types! {
     ENDPOINT_CONNECTIONS = "Microsoft.Network/privateLinkServices/{link}/privateEndpointConnections", NETWORK, 5;
     SUBNETS = "Microsoft.Network/virtualNetworks/{vnet}/subnets", NETWORK, 5;
     MACHINES = "Microsoft.Compute/virtualMachines", COMPUTE, 6;
+    AVAILABILITY_SETS = "Microsoft.Compute/availabilitySets", COMPUTE, 6;
     SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets", COMPUTE, 7;
     INSTANCES = "Microsoft.Compute/virtualMachineScaleSets/{set}/virtualMachines", COMPUTE, 7;
     // Lists of all instances, and of one.

@@ -12,7 +12,14 @@ pub struct CloudEndpoints {
     pub resource_manager: String,
     /// The resource that tokens are issued for.
     pub audience: String,
+    /// If set, the name of the cloud whose endpoints the Resource Manager shows.
+    pub shown_as: Option<String>,
 }
+
+/// The path at which a Resource Manager shows the endpoints of its cloud.
+pub(crate) const METADATA: &str = "/metadata/endpoints";
+/// The version of [`METADATA`] that the Go program reads.
+pub(crate) const METADATA_VERSION: &str = "2019-05-01";
 
 /// The names that `cloud` accepts, with login and Resource Manager.
 const KNOWN: [(&str, &str, &str); 3] = [
@@ -23,16 +30,35 @@ const KNOWN: [(&str, &str, &str); 3] = [
 
 impl CloudEndpoints {
     /// Returns the endpoints of the cloud `name`. Those of `AzureStackCloud` are in the file of the environment variable
-    /// `AZURE_ENVIRONMENT_FILEPATH`.
+    /// `AZURE_ENVIRONMENT_FILEPATH`. Without a file, the Resource Manager of `manager` shows those of its cloud.
     ///
     /// # Errors
     /// *Invalid* for an unknown name, and for a file that cannot be read or lacks an endpoint.
-    pub(crate) fn of(name: &str, setup: &Setup) -> Result<Self> {
+    pub(crate) fn of(name: &str, manager: &str, setup: &Setup) -> Result<Self> {
+        let mut endpoints = Self::named(name, manager, setup)?;
+        if !manager.is_empty() {
+            endpoints.resource_manager = manager.trim_end_matches('/').to_owned();
+        }
+        Ok(endpoints)
+    }
+
+    fn named(name: &str, manager: &str, setup: &Setup) -> Result<Self> {
+        let shown_as = (!manager.is_empty()).then(|| name.to_owned());
         if name.eq_ignore_ascii_case("AzureStackCloud") {
             let variable = "AZURE_ENVIRONMENT_FILEPATH";
             let path = setup.environment.get(variable).unwrap_or_default();
+            if path.is_empty() && shown_as.is_some() {
+                return Ok(Self {
+                    login: String::new(),
+                    resource_manager: String::new(),
+                    audience: String::new(),
+                    shown_as,
+                });
+            }
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Error::invalid(format!("cloud: AzureStackCloud needs {variable}: {path:?}: {error}"))
+                Error::invalid(format!(
+                    "cloud: AzureStackCloud needs resourceManagerEndpoint, or a file in {variable}: {path:?}: {error}"
+                ))
             })?;
             return Self::from_file(&text).ok_or_else(|| {
                 Error::invalid(format!("{path}: activeDirectoryEndpoint or resourceManagerEndpoint is missing"))
@@ -48,7 +74,32 @@ impl CloudEndpoints {
             login: (*login).to_owned(),
             resource_manager: (*manager).to_owned(),
             audience: format!("{manager}/"),
+            shown_as,
         })
+    }
+
+    /// Returns the endpoints with those that the Resource Manager shows: a list of clouds.
+    ///
+    /// # Errors
+    /// *Invalid* if the login endpoint is neither known nor shown.
+    pub(crate) fn with_shown(mut self, clouds: &Value) -> Result<Self> {
+        let name = self.shown_as.take().unwrap_or_default();
+        let is_it =
+            |it: &&Value| name.is_empty() || it["name"].as_str().is_some_and(|it| it.eq_ignore_ascii_case(&name));
+        let cloud = clouds.as_array().and_then(|all| all.iter().find(is_it));
+        let text = |pointer: &str| cloud.and_then(|it| it.pointer(pointer)?.as_str()).filter(|it| !it.is_empty());
+        let trimmed = |it: &str| it.trim_end_matches('/').to_owned();
+        self.resource_manager = text("/resourceManager").map_or(self.resource_manager, trimmed);
+        self.login = text("/authentication/loginEndpoint").map_or(self.login, trimmed);
+        self.audience = text("/authentication/audiences/0").map_or(self.audience, str::to_owned);
+        match self.login.is_empty() || self.audience.is_empty() {
+            true => Err(Error::invalid(format!(
+                "{}{METADATA} shows no login endpoint and audience of a cloud {name:?}; set cloud to one of its names, or \
+                 AZURE_ENVIRONMENT_FILEPATH to a file with the endpoints",
+                self.resource_manager
+            ))),
+            false => Ok(self),
+        }
     }
 
     fn from_file(text: &str) -> Option<Self> {
@@ -57,6 +108,6 @@ impl CloudEndpoints {
             |key: &str| file[key].as_str().filter(|it| !it.is_empty()).map(|it| it.trim_end_matches('/').to_owned());
         let resource_manager = text("resourceManagerEndpoint")?;
         let audience = file["tokenAudience"].as_str().map_or_else(|| format!("{resource_manager}/"), str::to_owned);
-        Some(Self { login: text("activeDirectoryEndpoint")?, resource_manager, audience })
+        Some(Self { login: text("activeDirectoryEndpoint")?, resource_manager, audience, shown_as: None })
     }
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use cloud_provider::{Environment, Error, Result, Setup, async_trait};
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use provider_kit::cached::Cached;
 use provider_kit::settings::yaml;
 use provider_kit::tokens::{Issued, Issuer};
 use provider_kit::transport::{Access, Builder, Call, Transport};
@@ -18,10 +19,14 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
+use crate::clouds::{CloudEndpoints, METADATA, METADATA_VERSION};
 use crate::config::Config;
 use crate::config_secret::ConfigSecret;
 
 const IMDS: &str = "http://169.254.169.254";
+/// The time for which the endpoints that a custom cloud shows are kept.
+const ENDPOINTS_AGE: Duration = Duration::from_secs(86_400);
+const TO_PEM: &str = "convert a certificate in PFX: openssl pkcs12 -in cert.pfx -nodes -out cert.pem";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// A function that returns the builder of a client for a base URL.
@@ -54,6 +59,7 @@ pub(crate) struct Identity {
     file: Option<cloud_provider::ConfigFile>,
     secret: Option<ConfigSecret>,
     environment: Environment,
+    endpoints: Cached<CloudEndpoints>,
 }
 
 impl Identity {
@@ -65,7 +71,23 @@ impl Identity {
         tenant: &str,
     ) -> Self {
         let (file, environment) = (setup.config.clone(), setup.environment.clone());
-        Self { connect, config, tenant: tenant.to_owned(), file, secret, environment }
+        Self { connect, config, tenant: tenant.to_owned(), file, secret, environment, endpoints: Cached::default() }
+    }
+
+    /// Returns the endpoints of the cloud. A custom cloud shows its own.
+    async fn endpoints(&self) -> Result<Arc<CloudEndpoints>> {
+        let read = async || {
+            let known = self.config.endpoints.clone();
+            if known.shown_as.is_none() {
+                return Ok(known);
+            }
+            let http = (self.connect)(&known.resource_manager).build()?;
+            let shown = http.find(Call::get(METADATA, &[]).query("api-version", METADATA_VERSION)).await;
+            let shown: Option<Value> =
+                shown.map_err(|error| error.context("cannot read the endpoints of the cloud"))?;
+            known.with_shown(&shown.unwrap_or_default())
+        };
+        self.endpoints.get(ENDPOINTS_AGE, read).await.map(|(endpoints, _)| endpoints)
     }
 
     /// Reads the credential from the configuration as it is now, so that a renewed one is used without a restart.
@@ -83,9 +105,9 @@ impl Identity {
         let variable = |name: &str| self.environment.get(name).unwrap_or_default().to_owned();
         let or = |text: String, name: &str| if text.is_empty() { variable(name) } else { text };
         let read = |path: &str, key: &str| {
-            let text = std::fs::read_to_string(path);
-            text.map(|it| SecretString::from(it.trim()))
-                .map_err(|error| Error::invalid(format!("{key}: {path}: {error}")))
+            let bytes = std::fs::read(path).map_err(|error| Error::invalid(format!("{key}: {path}: {error}")))?;
+            let text = String::from_utf8(bytes).map(|it| SecretString::from(it.trim()));
+            text.map_err(|_| Error::invalid(format!("{key}: {path} is no text; {TO_PEM}")))
         };
         let client = value("aadClientId");
         if file["useFederatedWorkloadIdentityExtension"] == true {
@@ -112,8 +134,7 @@ impl Identity {
         }
     }
 
-    fn login(&self) -> Result<(Transport, &'static str, &str)> {
-        let endpoints = &self.config.endpoints;
+    fn login(&self, endpoints: &CloudEndpoints) -> Result<(Transport, &'static str, &str)> {
         let is_adfs = self.config.file.others.get("identitySystem").is_some_and(|it| it == "adfs");
         let tenant = if is_adfs { "adfs" } else { &self.tenant };
         let template = if is_adfs { "/{tenant}/oauth2/token" } else { "/{tenant}/oauth2/v2.0/token" };
@@ -121,14 +142,16 @@ impl Identity {
     }
 
     async fn client_credentials(&self, client: &str, proof: &[(&str, &str)], secret: &SecretString) -> Result<Value> {
-        let (http, template, tenant) = self.login()?;
-        let scope = format!("{}/.default", self.config.endpoints.audience.trim_end_matches('/'));
+        let endpoints = self.endpoints().await?;
+        let (http, template, tenant) = self.login(&endpoints)?;
+        let scope = format!("{}/.default", endpoints.audience.trim_end_matches('/'));
         let call = Call::post(template, &[tenant]).form().reading().hide(secret.clone());
         let call = call.query("grant_type", "client_credentials").query("client_id", client).query("scope", scope);
         http.read(proof.iter().fold(call, |call, (key, value)| call.query(key, value))).await
     }
 
-    async fn managed(&self, identity: Option<(&'static str, String)>) -> Result<Value> {
+    /// Requests a token of a managed identity for a resource.
+    pub(crate) async fn managed(&self, identity: Option<&(&'static str, String)>, resource: &str) -> Result<Value> {
         let variables =
             ["IDENTITY_ENDPOINT", "IDENTITY_HEADER"].map(|name| self.environment.get(name).unwrap_or_default());
         let (http, call) = match variables {
@@ -141,12 +164,11 @@ impl Identity {
                 ((self.connect)(IMDS).build()?, call.header("metadata", "true"))
             }
         };
-        let call = call.query("resource", &self.config.endpoints.audience);
-        http.read(identity.iter().fold(call, |call, (key, value)| call.query(key, value))).await
+        let call = call.query("resource", resource);
+        http.read(identity.into_iter().fold(call, |call, (key, value)| call.query(key, value))).await
     }
 
-    async fn cli(&self) -> Result<Value> {
-        let audience = self.config.endpoints.audience.clone();
+    async fn cli(&self, audience: String) -> Result<Value> {
         let tenant = self.tenant.clone();
         let run = move || {
             let mut command = std::process::Command::new("az");
@@ -172,6 +194,7 @@ impl Issuer for Identity {
 
     async fn issue(&self) -> Result<Issued<Token>> {
         let (credential, client) = self.credential().await?;
+        let endpoints = self.endpoints().await?;
         let answer = match credential {
             Credential::ClientSecret(secret) => {
                 self.client_credentials(&client, &[("client_secret", secret.expose_secret())], &secret).await
@@ -181,15 +204,18 @@ impl Issuer for Identity {
                 self.client_credentials(&client, &proof, &token).await
             }
             Credential::Certificate(pem) => {
-                let (_, template, tenant) = self.login()?;
+                let (_, template, tenant) = self.login(&endpoints)?;
                 let path = template.replace("{tenant}", tenant);
-                let audience = format!("{}{path}", self.config.endpoints.login);
+                let audience = format!("{}{path}", endpoints.login);
                 let assertion = SecretString::from(assertion(pem.expose_secret(), &client, &audience)?);
                 let proof = [("client_assertion_type", ASSERTION), ("client_assertion", assertion.expose_secret())];
                 self.client_credentials(&client, &proof, &assertion).await
             }
-            Credential::Managed(identity) => self.managed(identity).await,
-            Credential::Cli => self.cli().await,
+            Credential::Managed(identity) => match self.config.auxiliary_secret(&self.tenant)? {
+                Some(secret) => secret.token(self, identity.as_ref(), &endpoints).await,
+                None => self.managed(identity.as_ref(), &endpoints.audience).await,
+            },
+            Credential::Cli => self.cli(endpoints.audience.clone()).await,
         };
         let answer = answer.map_err(|error| {
             let text = "cannot get a token of Microsoft Entra ID; check the credential in the cloud configuration";
@@ -204,7 +230,7 @@ impl Issuer for Identity {
         if token.is_empty() {
             return Err(Error::other("the answer to the request for a token has no access_token"));
         }
-        let base = &self.config.endpoints.resource_manager;
+        let base = &endpoints.resource_manager;
         let bearer = SecretString::from(format!("Bearer {token}"));
         let access = Arc::new(Access::new(base, AUTHORIZATION, &bearer)?);
         Ok(Issued {
@@ -226,11 +252,11 @@ fn lifetime(answer: &Value) -> Duration {
 
 /// Returns a JWT that is signed with the key of the certificate.
 fn assertion(pem: &str, client: &str, audience: &str) -> Result<String> {
-    let wrong =
-        |what: &str| Error::invalid(format!("aadClientCertPath: {what}; put private key and certificate there as PEM"));
+    let wrong = |what: &str| {
+        Error::invalid(format!("aadClientCertPath: {what}; the file is PEM with private key and certificate: {TO_PEM}"))
+    };
     let blocks = blocks(pem);
-    let certificate =
-        blocks.get("CERTIFICATE").ok_or_else(|| wrong("no certificate is found (PFX is not supported)"))?;
+    let certificate = blocks.get("CERTIFICATE").ok_or_else(|| wrong("no certificate is found"))?;
     let key = match (blocks.get("PRIVATE KEY"), blocks.get("RSA PRIVATE KEY")) {
         (Some(der), _) => RsaKeyPair::from_pkcs8(der),
         (None, Some(der)) => RsaKeyPair::from_der(der),

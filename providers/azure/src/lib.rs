@@ -15,6 +15,7 @@
 
 pub mod annotations;
 mod arm;
+mod auxiliary_tokens;
 mod clouds;
 pub mod config;
 mod config_secret;

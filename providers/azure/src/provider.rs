@@ -22,13 +22,13 @@ use provider_kit::transport::{Builder, Jitter, RetryPolicy, Transport};
 
 use crate::arm::{
     Arm, LANES, LOAD_BALANCERS, MACHINES, PAGING, PUBLIC_ADDRESSES, ROUTE_TABLES, SCALE_SETS, SECURITY_GROUPS,
-    is_of_nodes, text,
+    SharedArm, is_of_nodes, text,
 };
 use crate::config::{Config, CurrentConfig, PoolKind, RateLimit};
 use crate::config_secret::ConfigSecret;
 use crate::credentials::{Connect, Identity, Token};
-use crate::documents::{Documents, Shared};
-use crate::ipam::{PodBlocks, Reserved, pod_blocks};
+use crate::documents::Documents;
+use crate::ipam::{PodBlocks, SetLengths, pod_blocks};
 use crate::load_balancers::AzureLoadBalancers;
 use crate::machines::Machines;
 use crate::metrics::GoSeries;
@@ -65,7 +65,8 @@ type Change = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 /// The parts that follow from the configuration.
 struct Parts {
     config: CurrentConfig,
-    documents: Shared,
+    arm: SharedArm,
+    machines: Inventory<Machines>,
     nodes: Nodes,
     cloud: AzureLoadBalancers,
     load_balancers: InstrumentedCapability<LoadBalancerEngine>,
@@ -159,20 +160,17 @@ impl Azure {
         );
         let by_address = config.file.pool_kind != PoolKind::Nic;
         let options = Options { targets_follow_addresses: by_address, ..Options::default() };
-        let table = RouteTable {
-            documents: documents.clone(),
-            config: current.clone(),
-            cluster: cluster.clone(),
-            unmanaged: Mutex::default(),
-        };
+        let table =
+            RouteTable { documents, config: current.clone(), cluster: cluster.clone(), unmanaged: Mutex::default() };
         let has_routes = !config.file.route_table_name.is_empty();
         let series = GoSeries::new(&config, &setup.metrics);
         Ok(Parts {
             load_balancers: series.measure(LoadBalancerEngine::of(cloud.clone(), Arc::new(machines), options)),
             routes: has_routes.then(|| series.measure(routes::RouteTable::new(table, cluster))),
-            nodes: Nodes(inventory),
+            nodes: Nodes(inventory.clone()),
+            machines: inventory,
+            arm,
             cloud,
-            documents,
             config: current,
         })
     }
@@ -190,12 +188,6 @@ impl Azure {
     }
 }
 
-impl Parts {
-    fn arm(&self) -> &Arm {
-        self.documents.store().arm()
-    }
-}
-
 #[async_trait]
 impl CloudProvider for Azure {
     fn name(&self) -> &str {
@@ -208,7 +200,7 @@ impl CloudProvider for Azure {
         let parts = self.parts().await?;
         let config = parts.config.get();
         parts.cloud.learn_cluster(&context.cluster);
-        parts.arm().probe(&MACHINES, &config.nodes).await.map_err(|error| {
+        parts.arm.probe(&MACHINES, &config.nodes).await.map_err(|error| {
             let check = if error.is_unauthorized() {
                 "the credential and its role"
             } else {
@@ -227,7 +219,7 @@ impl CloudProvider for Azure {
             }
         };
         let config = parts.config.get();
-        let answer = parts.arm().probe(&MACHINES, &config.nodes).await;
+        let answer = parts.arm.probe(&MACHINES, &config.nodes).await;
         let base = &config.endpoints.resource_manager;
         if reached(base, "cloud or resourceManagerEndpoint", CREDENTIAL, answer, &mut findings).is_none() {
             return findings;
@@ -244,7 +236,7 @@ impl CloudProvider for Azure {
                 continue;
             }
             let remedy = format!("give the identity a role that can read {what} of resource group {}", group.name);
-            match parts.arm().all(of, group).await {
+            match parts.arm.all(of, group).await {
                 Ok(all) if what == "security groups" => {
                     let names = all.iter().map(|it| text(it, "/name"));
                     findings.extend(unavailable(
@@ -283,8 +275,10 @@ impl CloudProvider for Azure {
         if let (Some(secret), Some(config)) = (ConfigSecret::of(&self.setup, &self.cluster), config) {
             until(Box::pin(secret.follow(self.setup.clone(), config)));
         }
-        if let Some((blocks, reserved)) = self.pod_blocks.clone() {
-            until(Box::pin(NodeIpam::new(self.cluster.clone(), blocks, Reserved(reserved)).run()));
+        if let (Some(blocks), Some(parts)) = (self.pod_blocks.clone(), self.parts.get()) {
+            let (arm, machines, config) = (Arc::clone(&parts.arm), parts.machines.clone(), parts.config.clone());
+            let source = SetLengths { blocks: blocks.clone(), machines, arm, config };
+            until(Box::pin(NodeIpam::new(self.cluster.clone(), blocks.blocks, source).run()));
         }
     }
 

@@ -31,9 +31,9 @@ pub(crate) const OURS: &str = "example.com/scale";
 /// Requests at the same time.
 pub(crate) const CONCURRENT: usize = 16;
 
-/// Names of Nodes and of their machines.
+/// Names of Nodes and of their machines. Azure's Go program reads the number of an instance from the last six characters.
 pub(crate) fn node_names(count: usize) -> Vec<String> {
-    (1..=count).map(|number| format!("scale-{number:05}")).collect()
+    (1..=count).map(|number| format!("scale-{number:06}")).collect()
 }
 
 /// The cluster of a run.

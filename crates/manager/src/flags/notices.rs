@@ -74,7 +74,8 @@ impl Flags {
             ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
             (
                 "cidr-allocator-type",
-                self.command_line.has("cidr-allocator-type") && self.cloud.cloud_provider != "gce",
+                self.command_line.has("cidr-allocator-type")
+                    && !["gce", "azure"].contains(&&*self.cloud.cloud_provider),
                 ranges,
             ),
             (

@@ -22,7 +22,8 @@ pub struct RouteFlags {
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
     /// Source of the Pod CIDRs that --allocate-node-cidrs assigns on gce: RangeAllocator takes them from --cluster-cidr,
-    /// CloudAllocator from the instances. Accepted without effect on other clouds.
+    /// CloudAllocator from the instances. On azure, CloudAllocator takes their lengths from tags of scale sets. Accepted
+    /// without effect on other clouds.
     #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
     pub cidr_allocator_type: String,
     /// Maximum time between a change and the next comparison of routes. Without changes, routes are compared every five

@@ -47,7 +47,8 @@ impl Azure {
         machine
     }
 
-    /// Adds an instance of a uniform scale set, which is created if needed, and returns the ID of the instance.
+    /// Adds an instance of a uniform scale set, which is created if needed, and returns the ID of the instance. Azure
+    /// names instances with a prefix and six characters.
     pub fn add_instance(&mut self, set: &str, name: &str) -> String {
         let set_id = id(SETS, set);
         let configuration = |pools: Value| {
@@ -56,10 +57,11 @@ impl Azure {
             ]}}])
         };
         if self.get(&set_id).is_none() {
+            let prefix = name.len().checked_sub(6).and_then(|end| name.get(..end)).unwrap_or(set);
             self.insert(
                 &set_id,
                 json!({"location": LOCATION, "sku": {"name": "Standard_D4s_v3"}, "properties": {
-                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"osProfile": {"computerNamePrefix": set}, "networkProfile": {
+                    "orchestrationMode": "Uniform", "virtualMachineProfile": {"osProfile": {"computerNamePrefix": prefix}, "networkProfile": {
                         "networkInterfaceConfigurations": configuration(json!([])),
                     }},
                 }}),

@@ -296,6 +296,7 @@ const API: &[Route<Azure>] = &[
     ("PUT", "/Microsoft.Network/networkInterfaces/{name}", put),
     ("GET", "/Microsoft.Compute/virtualMachines", list),
     ("GET", "/Microsoft.Compute/virtualMachines/{name}", get),
+    ("GET", "/Microsoft.Compute/availabilitySets", list),
     ("GET", "/Microsoft.Compute/virtualMachineScaleSets", list),
     ("GET", "/Microsoft.Compute/virtualMachineScaleSets/{name}", get),
     ("PUT", "/Microsoft.Compute/virtualMachineScaleSets/{name}", put),

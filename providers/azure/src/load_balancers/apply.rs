@@ -12,7 +12,8 @@ use provider_kit::load_balancers::{
 };
 use serde_json::{Value, json};
 
-use super::document::{self, Edit, FRONTEND, MOST_NAME, Share, prefix};
+use super::document::{self, FRONTEND, MOST_NAME, Share, prefix};
+use super::edit::{Edit, set_members};
 use super::link::{self, PrivateLink};
 use super::members::MemberChange;
 use super::spec::{Family, IPV6, Rule, Spec};
@@ -184,7 +185,7 @@ impl AzureLoadBalancers {
             } else {
                 let (pool, leave) = ((*pool).clone(), leave.clone());
                 let edit = move |document: &mut Value| {
-                    document::set_members(document, &pool, (&[], &leave), None);
+                    set_members(document, &pool, (&[], &leave), None);
                     Ok(())
                 };
                 self.documents.edit(key, edit).await?;

@@ -4,9 +4,12 @@
 pub(crate) mod address;
 mod apply;
 pub(crate) mod document;
+mod edit;
 pub(crate) mod link;
 pub(crate) mod members;
 pub(crate) mod placement;
+mod probes;
+mod reading;
 pub(crate) mod security;
 pub(crate) mod spec;
 
@@ -29,16 +32,15 @@ use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming, ObservedLoadBalancer,
-    OwnerTags, Published, Query, ResourceGraph, Scope, Targets,
+    Published, Query, ResourceGraph, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
-use serde_json::Value;
 
-use self::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
 use self::members::MemberChange;
+use self::reading::{Observed, ingress_of};
 use self::spec::{Family, Spec};
-use crate::arm::{Arm, LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, name_of, text};
+use crate::arm::{Arm, PUBLIC_ADDRESSES, name_of, text};
 use crate::config::{Config, CurrentConfig, PoolKind, StandardBalancer};
 use crate::documents::{DocumentKey, DocumentKind, Shared};
 use crate::machines::{Machines, VirtualMachine};
@@ -87,13 +89,6 @@ impl std::ops::Deref for AzureLoadBalancers {
     fn deref(&self) -> &Inner {
         &self.0
     }
-}
-
-/// The documents that Services have shares in, as they were read.
-struct Observed {
-    /// Load balancers, each with its kind.
-    load_balancers: Vec<(&'static str, Value)>,
-    security_group: Value,
 }
 
 impl AzureLoadBalancers {
@@ -188,23 +183,6 @@ impl AzureLoadBalancers {
         Ok((*zones).clone())
     }
 
-    async fn read_documents(&self) -> Result<Observed> {
-        let store = self.documents.store();
-        let keys = self.keys();
-        let (balancers, security_group) =
-            futures::try_join!(try_join_all(keys.iter().map(|(_, key)| store.get(key))), self.security_group())?;
-        let kinds = keys.iter().map(|(kind, _)| *kind);
-        let load_balancers = kinds.zip(balancers).filter(|(_, it)| !it.is_null()).collect();
-        Ok(Observed { load_balancers, security_group })
-    }
-
-    async fn security_group(&self) -> Result<Value> {
-        match self.config().file.security_group_name.is_empty() {
-            true => Ok(Value::Null),
-            false => self.documents.store().get(&self.security_key()).await,
-        }
-    }
-
     fn services(&self) -> Vec<Arc<Service>> {
         self.caches.get().map(|it| it.services()).unwrap_or_default()
     }
@@ -216,69 +194,6 @@ impl AzureLoadBalancers {
     /// Returns the Services of the cluster, by the beginning of the names of their elements.
     fn services_by_owner(&self) -> HashMap<String, Arc<Service>> {
         self.services().into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
-    }
-
-    /// Returns one Service's share.
-    fn actual(
-        &self,
-        owner: &str,
-        kind: &'static str,
-        observed: &Observed,
-        (addresses, links): (&[Value], &[Value]),
-        service: Option<&Service>,
-    ) -> Result<Option<ObservedLoadBalancer>> {
-        if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
-            let nodes = self.nodes();
-            self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
-        }
-        let none = Value::Null;
-        let mut of_kind = observed.load_balancers.iter().filter(|(its, _)| *its == kind).map(|(_, it)| it);
-        let first = of_kind.clone().next().unwrap_or(&none);
-        let balancer = of_kind.find(|it| !Share::of(it, owner).frontends.is_empty()).unwrap_or(first);
-        let share = Share::of(balancer, owner);
-        let is_own =
-            |it: &&Value| kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner);
-        let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
-        if let Some(mut attributes) = graph.balancer_attributes().cloned() {
-            if !self.balancers.is_empty() {
-                attributes = attributes.set(BALANCER, base_name(text(balancer, "/name")));
-            }
-            let config = self.config();
-            graph = graph.balancer(tags::observed(attributes, &config, balancer, &config.tags));
-        }
-        let own: Vec<&Value> = addresses.iter().filter(is_own).collect();
-        for address in &own {
-            graph = graph.resource(address::resource(text(address, "/name")), self.observed_address(address, service));
-        }
-        if graph.resources.is_empty() {
-            return Ok(None);
-        }
-        let ingress = ingress_of(&share, addresses);
-        let rules = security::observed(&observed.security_group, &self.destinations(owner, &ingress));
-        if !rules.is_empty() {
-            graph = graph.resource(security::resource(), security::settings(&rules));
-        }
-        if let Some(link) = self.link_of(&share, links, service.map(address::full_name).as_deref()) {
-            graph = graph.resource(link::resource(text(link, "/name")), Attributes::observed(&link::observed(link))?);
-        }
-        let cluster = balancer["tags"][CLUSTER_TAG].as_str().map(str::to_owned);
-        let owner_tags = match (own.first().map(|it| address::owner_tags(it)), cluster) {
-            (Some(tags), _) => tags,
-            (None, Some(cluster)) => OwnerTags { cluster: Some(cluster), service: Some(uid(owner, service)) },
-            (None, None) => OwnerTags::default(),
-        };
-        let owner_tags = if owner_tags.service.is_none() { OwnerTags::default() } else { owner_tags };
-        Ok(Some(ObservedLoadBalancer {
-            id: share_id(kind, owner),
-            name: owner.to_owned(),
-            cloud_name_and_id: Some((owner.to_owned(), self.key_in(kind, &graph).name)),
-            owner_tags,
-            legacy_owner: Some(owner.to_owned()),
-            kind,
-            ingress,
-            graph: Some(graph),
-            ..ObservedLoadBalancer::default()
-        }))
     }
 
     /// Notes the addresses to which the security rules of a Service lead: those of the Nodes, without a floating address.
@@ -294,79 +209,6 @@ impl AzureLoadBalancers {
         let (further, replaced) = self.further.lock().get(owner).cloned().unwrap_or_default();
         let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
         own.filter(|ip: &IpAddr| !replaced.contains(&ip.is_ipv6())).chain(further).collect()
-    }
-
-    /// Reads the shares of one Service, of both kinds. The Service, if it is known, may name the resource group of its
-    /// address.
-    async fn find(&self, owner: &str, service: Option<&Service>) -> Result<Vec<ObservedLoadBalancer>> {
-        let observed = self.reads.join((), self.clone()).await?;
-        let mut addresses = Vec::new();
-        let mut place = self.config().load_balancers.clone();
-        let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
-        let group = annotations.and_then(|it| it.get(crate::annotations::GROUP.key()));
-        place.name = group.map_or(place.name, |it| it.to_ascii_lowercase());
-        let links = self.links(service).await?;
-        let families = service.and_then(|it| it.spec.as_ref()?.ip_families.as_ref()).map_or(1, Vec::len);
-        for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {
-            let default = address::default_name(self.cluster(), owner, &Family { suffix, ..Family::default() });
-            addresses.extend(self.arm().get::<Value>(&PUBLIC_ADDRESSES, &place, &[&default]).await?);
-        }
-        let shares = observed.load_balancers.iter().map(|(_, balancer)| Share::of(balancer, owner));
-        let ids = shares.flat_map(|share| share.addresses().map(str::to_ascii_lowercase).collect::<Vec<_>>());
-        self.add_missing(ids.collect(), &mut addresses).await?;
-        let actuals =
-            [EXTERNAL, INTERNAL].map(|kind| self.actual(owner, kind, &observed, (&addresses, &links), service));
-        actuals.into_iter().filter_map(Result::transpose).collect()
-    }
-
-    /// Reads the addresses with these IDs, in lower case, that are not among those that were read.
-    async fn add_missing(&self, ids: BTreeSet<String>, addresses: &mut Vec<Value>) -> Result<()> {
-        let known: BTreeSet<String> = addresses.iter().map(id_of).collect();
-        let missing = ids.difference(&known).map(|id| self.address_by_id(id));
-        addresses.extend(try_join_all(missing).await?.into_iter().flatten());
-        Ok(())
-    }
-
-    /// Reads the shares of all Services.
-    async fn all(&self) -> Result<Vec<ObservedLoadBalancer>> {
-        let group = self.config().load_balancers.clone();
-        let (balancers, mut addresses, security_group, links) = futures::try_join!(
-            self.arm().all(&LOAD_BALANCERS, &group),
-            self.arm().all(&PUBLIC_ADDRESSES, &group),
-            self.security_group(),
-            self.links(None)
-        )?;
-        let keys = self.keys();
-        let kind = |it: &Value| {
-            let known = keys.iter().find(|(_, key)| key.name.eq_ignore_ascii_case(text(it, "/name")));
-            known.map(|(kind, key)| (*kind, key))
-        };
-        let mut load_balancers = Vec::new();
-        for balancer in balancers {
-            if let Some((kind, key)) = kind(&balancer) {
-                self.documents.store().note(key, &balancer);
-                load_balancers.push((kind, balancer));
-            }
-        }
-        // Addresses may be in other resource groups.
-        let frontends = load_balancers.iter().flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
-        let ids = frontends.map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase()).filter(|id| !id.is_empty());
-        self.add_missing(ids.collect(), &mut addresses).await?;
-        let observed = Observed { load_balancers, security_group };
-        let mut owners: BTreeSet<(&'static str, String)> = BTreeSet::new();
-        for (kind, balancer) in &observed.load_balancers {
-            let lists = ["frontendIPConfigurations", "loadBalancingRules"].into_iter();
-            let names = lists.flat_map(|list| items(balancer, list)).map(|it| text(it, "/name").to_ascii_lowercase());
-            owners.extend(names.filter_map(|name| Some((*kind, prefix(&name)?.to_owned()))));
-        }
-        let managed = addresses.iter().filter(|it| address::is_managed(it, self.cluster()));
-        owners.extend(managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))));
-        let services = self.services_by_owner();
-        let actuals = owners.iter().map(|(kind, owner)| {
-            let service = services.get(owner).map(|it| &**it);
-            self.actual(owner, kind, &observed, (&addresses, &links), service)
-        });
-        actuals.filter_map(Result::transpose).collect()
     }
 
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
@@ -426,30 +268,9 @@ fn internal(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
     { internal }.filter_map(|it| it.address.parse().ok()).find(|ip: &IpAddr| ip.is_ipv6() == is_ipv6)
 }
 
-/// Returns the UID of the Service whose elements begin with `owner`. The name lacks the last digit of the UID: for a
-/// Service that no longer exists, so does the result.
-fn uid(owner: &str, service: Option<&Service>) -> String {
-    let digits = &owner[1..];
-    let parts = [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
-    service.and_then(|it| it.metadata.uid.clone()).unwrap_or_else(|| parts.join("-"))
-}
-
 /// Returns the name of a load balancer without the suffix of internal ones.
 fn base_name(name: &str) -> &str {
     name.strip_suffix(INTERNAL_SUFFIX).unwrap_or(name)
-}
-
-/// Returns the addresses of a share.
-fn ingress_of(share: &Share<'_>, addresses: &[Value]) -> Vec<LoadBalancerIngress> {
-    let address = |frontend: &Value| match text(frontend, "/properties/publicIPAddress/id") {
-        "" => text(frontend, "/properties/privateIPAddress").to_owned(),
-        id => {
-            let used = addresses.iter().find(|it| text(it, "/id").eq_ignore_ascii_case(id));
-            used.map(|it| text(it, "/properties/ipAddress").to_owned()).unwrap_or_default()
-        }
-    };
-    let all = share.frontends.values().map(|frontend| address(frontend));
-    all.filter(|it| !it.is_empty()).map(|ip| ObservedLoadBalancer::ip(&ip)).collect()
 }
 
 #[async_trait]

@@ -12,7 +12,8 @@ use provider_kit::transport::Priority;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::document::{FRONTEND, Share, members, prefix, set_members};
+use super::document::{FRONTEND, Share, members, prefix};
+use super::edit::set_members;
 use super::spec::{Family, Spec};
 use super::{AzureLoadBalancers, base_name, internal};
 use crate::arm::{items, text};

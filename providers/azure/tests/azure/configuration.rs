@@ -60,6 +60,7 @@ fn settings_that_are_not_supported_are_refused_by_name() {
             "needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
         (json!({"preConfiguredBackendPoolLoadBalancerTypes": "some"}), "only internal, external and all"),
+        (json!({"auxiliaryTokenProvider": {"vaultName": "keys"}}), "needs subscriptionID, resourceGroup"),
         (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
         (json!({"location": 7}), "wrong type"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
@@ -131,7 +132,8 @@ async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(Stri
     let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
         let (seen, fake) = (Arc::clone(&seen), fake.clone());
         async move {
-            if request.uri().path().contains("/subscriptions/") {
+            let path = request.uri().path().to_owned();
+            if path.contains("/subscriptions/") && !path.contains("/Microsoft.KeyVault/") {
                 return tower_call(fake, request).await;
             }
             let (head, body) = request.into_parts();
@@ -140,13 +142,24 @@ async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(Stri
                 .map(|name| head.headers.get(name).map_or("", |it| it.to_str().unwrap()).to_owned());
             let place = format!("{} {} {}", head.method, head.uri, marks.join(""));
             seen.lock().push((place, String::from_utf8_lossy(&body).into_owned()));
-            let answer = json!({"access_token": "fake-token", "expires_in": 3600, "expires_on": "1"});
+            let token = json!({"access_token": "fake-token", "expires_in": 3600, "expires_on": "1"});
+            let answer = match &*path {
+                "/metadata/endpoints" => json!([{"name": "AzureStackCloud", "resourceManager": "https://manage.local/",
+                    "authentication": {"loginEndpoint": "https://login.local/", "audiences": ["https://manage.local/id"]}}]),
+                it if it.contains("/vaults/") => json!({"properties": {"vaultUri": "https://keys.vault.azure.net/"}}),
+                it if it.contains("/secrets/") => {
+                    json!({"value": r#"{"access_token": "fake-token", "expires_on": "2030-01-01T00:00:00Z"}"#})
+                }
+                _ => token,
+            };
             axum::response::IntoResponse::into_response(([("content-type", "application/json")], answer.to_string()))
         }
     }));
     let setup = Setup { environment: Environment::of(variables.to_vec()), ..harness.setup() };
     let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
     provider.initialize(&harness.cluster.context(cluster())).await.unwrap();
+    // Reads resources of the network, too.
+    provider.diagnose().await;
     log.lock().clone()
 }
 
@@ -194,6 +207,48 @@ async fn each_credential_asks_for_tokens_in_its_own_way() {
     let variables = [("IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi/token"), ("IDENTITY_HEADER", "proof")];
     let app = token_requests(&with(json!({"useManagedIdentityExtension": true})), &variables).await;
     assert!(app[0].0.contains("/msi/token?api-version=2019-08-01") && app[0].0.ends_with(" proof"), "{app:?}");
+}
+
+#[tokio::test]
+async fn custom_cloud_shows_its_own_endpoints() {
+    let config = json!({"cloud": "AzureStackCloud", "resourceManagerEndpoint": "https://custom.local"});
+    let requests = token_requests(&config, &[]).await;
+    assert_eq!(requests[0].0, "GET https://custom.local/metadata/endpoints?api-version=2019-05-01 ");
+    assert!(requests[1].0.starts_with("POST https://login.local/00000000-"), "{requests:?}");
+    assert!(requests[1].1.contains("scope=https%3A%2F%2Fmanage.local%2Fid%2F.default"), "{requests:?}");
+    assert_eq!(requests.len(), 2, "the endpoints are kept");
+    let other = json!({"cloud": "AzureChinaCloud", "resourceManagerEndpoint": "https://custom.local"});
+    let requests = token_requests(&other, &[]).await;
+    assert!(requests[1].0.starts_with("POST https://login.chinacloudapi.cn/"), "no such cloud is shown: {requests:?}");
+}
+
+#[tokio::test]
+async fn managed_identity_takes_tokens_of_the_network_tenant_from_a_vault() {
+    let config = json!({
+        "aadClientId": "", "aadClientSecret": "", "useManagedIdentityExtension": true, "networkResourceTenantID": "other",
+        "auxiliaryTokenProvider": {
+            "subscriptionID": "s", "resourceGroup": "keys", "vaultName": "keys", "secretName": "token",
+        },
+    });
+    let requests = token_requests(&config, &[]).await;
+    let places: Vec<&str> = requests.iter().map(|(place, _)| &**place).collect();
+    let vault =
+        "https://management.azure.com/subscriptions/s/resourceGroups/keys/providers/Microsoft.KeyVault/vaults/keys";
+    assert!(places.iter().any(|it| it.starts_with(&format!("GET {vault}?api-version="))), "{places:#?}");
+    assert!(places.iter().any(|it| it.contains("&resource=https%3A%2F%2Fvault.azure.net")), "{places:#?}");
+    assert!(places.contains(&"GET https://keys.vault.azure.net/secrets/token?api-version=7.4 "), "{places:#?}");
+}
+
+#[tokio::test]
+async fn certificate_in_another_form_than_pem_is_refused_with_the_command_that_converts_it() {
+    let file = std::env::temp_dir().join(format!("azure-certificate-{}.pfx", std::process::id()));
+    std::fs::write(&file, [0x30, 0x82, 0xff, 0xfe]).unwrap();
+    let config = json!({"aadClientSecret": "", "aadClientCertPath": file.to_str().unwrap()});
+    let harness = Harness::new(Form::Addresses).with(config);
+    let router = harness.fake.router();
+    let provider = Azure::new(&harness.setup(), move |http| http.service(router.clone())).unwrap();
+    let error = provider.initialize(&harness.cluster.context(cluster())).await.unwrap_err().to_string();
+    assert!(error.contains("aadClientCertPath") && error.contains("openssl pkcs12 -in"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,6 +180,37 @@ async fn nodes_get_pod_ranges_of_each_family_if_the_flags_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_gets_a_pod_range_of_the_length_in_the_tag_of_its_set() {
+    for (allocator, form, expected) in [
+        ("CloudAllocator", Form::ScaleSet, ["10.244.0.0/26", "10.244.0.64/26"]),
+        ("CloudAllocator", Form::Addresses, ["10.244.0.0/24", "10.244.1.0/26"]),
+        ("RangeAllocator", Form::ScaleSet, ["10.244.0.0/24", "10.244.1.0/24"]),
+    ] {
+        let harness = Harness::new(form);
+        let tags = json!({"location": "westeurope", "tags": {
+            "kubernetesNodeCIDRMaskIPV4": "26", "kubernetesNodeCIDRMaskIPV6": "none",
+        }});
+        let set = azure_fake::id("Microsoft.Compute/virtualMachineScaleSets", "workers");
+        harness.fake.lock().edit(&set, |it| it["tags"] = tags["tags"].clone());
+        if form == Form::Addresses {
+            let set = azure_fake::id("Microsoft.Compute/availabilitySets", "FEW");
+            harness.fake.lock().insert(&set, tags);
+            let machine = harness.fake.lock().ids("worker-2").remove(0);
+            harness.fake.lock().edit(&machine, |it| it["properties"]["availabilitySet"] = json!({ "id": set }));
+        }
+        let flags = Environment::of([("--allocate-node-cidrs", "true"), ("--cidr-allocator-type", allocator)]);
+        let setup = Setup { flags, cluster_cidr: Some("10.244.0.0/16".to_owned()), ..harness.setup() };
+        let router = harness.fake.router();
+        let provider = Azure::new(&setup, move |http| http.service(router.clone())).unwrap();
+        provider.initialize(&harness.context()).await.unwrap();
+        provider.set_caches(Arc::new(harness.cluster.clone()));
+        let mut written: Vec<_> = patches(&harness).await.iter().map(|it| text(&it["podCIDR"])).collect();
+        written.sort();
+        assert_eq!(written, expected, "{allocator} {form:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn routes_are_written_together_and_those_of_others_stay() {
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;

@@ -186,6 +186,15 @@ fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
 }
 
 #[test]
+fn azure_gets_the_kind_of_its_node_ipam() {
+    let flags = "--cloud-provider=azure --allocate-node-cidrs --cidr-allocator-type=CloudAllocator";
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    assert_eq!(flags.cloud_flags().get("--cidr-allocator-type"), Some("CloudAllocator"));
+    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
+    assert!(!texts.iter().any(|text| text.contains("cidr-allocator-type")), "{texts:?}");
+}
+
+#[test]
 fn user_agent_flag_reaches_openstack_and_is_inert_for_others() {
     let flags = |arguments: &str| match parse("cloud-controller-manager", arguments) {
         Parsed::Flags(flags) => flags,

@@ -1,5 +1,7 @@
 //! The configuration file: JSON or YAML, in the form of `/etc/kubernetes/azure.json`.
 
+mod file;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,151 +9,14 @@ use std::time::Duration;
 use cloud_provider::{Error, Reload, Result, Setup};
 use parking_lot::RwLock;
 use provider_kit::settings::yaml;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::file::{CREDENTIALS, ELSEWHERE, RELOADED, refused};
+pub use self::file::{File, PoolKind};
+pub use crate::auxiliary_tokens::AuxiliarySecret;
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
 pub use crate::rate_limits::RateLimit;
-
-/// The form of load balancer pools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum PoolKind {
-    /// Members are IP configurations of network interfaces.
-    #[default]
-    #[serde(rename = "nodeIPConfiguration")]
-    Nic,
-    /// Members are addresses of Nodes.
-    #[serde(rename = "nodeIP")]
-    Address,
-    /// Members are addresses of Pods: only with the service gateway, which is refused.
-    #[serde(rename = "podIP")]
-    Pod,
-}
-
-/// The keys of the configuration file that the provider reads. Credentials are not among them: they are read again
-/// whenever a token is requested.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[allow(missing_docs, reason = "docs/providers/azure.md explains each key")]
-pub struct File {
-    pub cloud: String,
-    pub resource_manager_endpoint: String,
-    pub user_agent: String,
-    pub tenant_id: String,
-    #[serde(rename = "networkResourceTenantID")]
-    pub network_tenant: String,
-    pub subscription_id: String,
-    #[serde(rename = "networkResourceSubscriptionID")]
-    pub network_subscription: String,
-    pub resource_group: String,
-    pub location: String,
-    pub extended_location_name: String,
-    pub extended_location_type: String,
-    pub vnet_name: String,
-    pub vnet_resource_group: String,
-    pub subnet_name: String,
-    pub security_group_name: String,
-    pub security_group_resource_group: String,
-    pub route_table_name: String,
-    pub route_table_resource_group: String,
-    pub vm_type: String,
-    pub disable_availability_set_nodes: bool,
-    pub enable_vmss_flex_nodes: bool,
-    pub tags: String,
-    pub tags_map: BTreeMap<String, String>,
-    pub system_tags: String,
-    pub load_balancer_sku: String,
-    pub primary_availability_set_name: String,
-    pub primary_scale_set_name: String,
-    pub load_balancer_name: String,
-    pub load_balancer_resource_group: String,
-    pub private_link_service_resource_group: String,
-    pub pre_configured_backend_pool_load_balancer_types: String,
-    pub exclude_master_from_standard_lb: Option<bool>,
-    #[serde(rename = "disableOutboundSNAT")]
-    pub disable_outbound_snat: bool,
-    pub maximum_load_balancer_rule_count: Option<usize>,
-    #[serde(rename = "loadBalancerBackendPoolConfigurationType")]
-    pub pool_kind: PoolKind,
-    #[serde(rename = "enableMigrateToIPBasedBackendPoolAPI")]
-    pub migrates_pools: bool,
-    #[serde(rename = "enableIPTagMutationForExistingPublicIP")]
-    pub changes_ip_tags: bool,
-    #[serde(rename = "multipleStandardLoadBalancerConfigurations")]
-    pub balancers: Vec<StandardBalancer>,
-    #[serde(rename = "clusterServiceLoadBalancerHealthProbeMode")]
-    pub probe_mode: String,
-    #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePort")]
-    pub shared_probe_port: Option<u16>,
-    #[serde(rename = "clusterServiceSharedLoadBalancerHealthProbePath")]
-    pub shared_probe_path: String,
-    pub service_gateway_enabled: bool,
-    pub disable_out_of_service_taint: bool,
-    #[serde(rename = "nodeInstanceNotFoundGracePeriodInSeconds")]
-    pub grace_period: u64,
-    #[serde(rename = "vmCacheTTLInSeconds")]
-    pub vm_cache: u64,
-    #[serde(flatten)]
-    pub rate_limit: RateLimit,
-    pub load_balancer_rate_limit: RateLimit,
-    #[serde(rename = "publicIPAddressRateLimit")]
-    pub address_rate_limit: RateLimit,
-    pub security_group_rate_limit: RateLimit,
-    pub route_table_rate_limit: RateLimit,
-    pub interface_rate_limit: RateLimit,
-    pub private_link_service_rate_limit: RateLimit,
-    pub virtual_machine_rate_limit: RateLimit,
-    pub virtual_machine_scale_set_rate_limit: RateLimit,
-    pub cloud_config_type: String,
-    pub auxiliary_token_provider: Option<Value>,
-    /// Keys without a field of their own.
-    #[serde(flatten)]
-    pub others: BTreeMap<String, Value>,
-}
-
-/// Keys of credentials, which are read where a token is requested.
-const CREDENTIALS: &[&str] = &[
-    "aadClientId",
-    "aadClientSecret",
-    "aadClientCertPath",
-    "aadClientCertPassword",
-    "useManagedIdentityExtension",
-    "userAssignedIdentityID",
-    "useFederatedWorkloadIdentityExtension",
-    "aadFederatedTokenFile",
-];
-
-/// Keys that are read elsewhere, and keys that are accepted without effect.
-const ELSEWHERE: &[&str] = &[
-    "identitySystem",
-    "putVMSSVMBatchSize",
-    "routeUpdateIntervalInSeconds",
-    "routeUpdateWaitingInSeconds",
-    "loadBalancerBackendPoolUpdateIntervalInSeconds",
-    "useInstanceMetadata",
-    "listVmssVirtualMachinesWithoutInstanceView",
-    "enableMinimumRetryAfter",
-    "disableAPICallCache",
-    "disableAzureStackCloud",
-];
-
-/// Keys whose changes are used without a restart: they say how Services are served, and not what is the cluster's.
-const RELOADED: &[&str] = &[
-    "tags",
-    "tagsMap",
-    "systemTags",
-    "subnetName",
-    "preConfiguredBackendPoolLoadBalancerTypes",
-    "excludeMasterFromStandardLB",
-    "disableOutboundSNAT",
-    "maximumLoadBalancerRuleCount",
-    "enableMigrateToIPBasedBackendPoolAPI",
-    "enableIPTagMutationForExistingPublicIP",
-    "clusterServiceLoadBalancerHealthProbeMode",
-    "clusterServiceSharedLoadBalancerHealthProbePort",
-    "clusterServiceSharedLoadBalancerHealthProbePath",
-];
 
 /// A resource group of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -256,13 +121,11 @@ impl Config {
                 mistakes.push(format!("{key} is missing"));
             }
         }
-        let endpoints = CloudEndpoints::of(&file.cloud, setup).unwrap_or_else(|error| {
-            mistakes.push(error.to_string());
-            CloudEndpoints { login: String::new(), resource_manager: String::new(), audience: String::new() }
-        });
-        if !mistakes.is_empty() {
+        let endpoints = CloudEndpoints::of(&file.cloud, &file.resource_manager_endpoint, setup);
+        mistakes.extend(endpoints.as_ref().err().map(ToString::to_string));
+        let Some(endpoints) = endpoints.ok().filter(|_| mistakes.is_empty()) else {
             return Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))));
-        }
+        };
         for key in file.others.keys() {
             let is_known = CREDENTIALS.iter().chain(ELSEWHERE).any(|it| it.eq_ignore_ascii_case(key));
             let is_tuning =
@@ -274,10 +137,7 @@ impl Config {
         Ok(Self::of(file, endpoints, settings))
     }
 
-    fn of(file: File, mut endpoints: CloudEndpoints, settings: Value) -> Self {
-        if !file.resource_manager_endpoint.is_empty() {
-            endpoints.resource_manager = file.resource_manager_endpoint.trim_end_matches('/').to_owned();
-        }
+    fn of(file: File, endpoints: CloudEndpoints, settings: Value) -> Self {
         let network =
             if file.network_subscription.is_empty() { &file.subscription_id } else { &file.network_subscription };
         let group = |subscription: &str, name: &str| {
@@ -379,84 +239,4 @@ impl Config {
     pub fn region(&self) -> String {
         self.file.location.to_ascii_lowercase().replace(' ', "")
     }
-}
-
-impl File {
-    /// Returns `true` for load balancers of the basic SKU.
-    #[must_use]
-    pub fn is_basic(&self) -> bool {
-        self.load_balancer_sku.eq_ignore_ascii_case("basic")
-    }
-
-    /// Returns the SKU of load balancers and public addresses.
-    #[must_use]
-    pub fn sku(&self) -> &'static str {
-        if self.is_basic() { "Basic" } else { "Standard" }
-    }
-
-    /// Returns the set of machines that may be in pools of the basic SKU; empty for any.
-    #[must_use]
-    pub fn primary_set(&self) -> &str {
-        match (self.is_basic(), self.vm_type.to_ascii_lowercase().as_str()) {
-            (false, _) => "",
-            (true, "standard") => &self.primary_availability_set_name,
-            (true, _) => &self.primary_scale_set_name,
-        }
-    }
-
-    /// Returns `true` if the pools of this kind of load balancers have members that someone else chooses.
-    #[must_use]
-    pub fn is_preconfigured(&self, is_internal: bool) -> bool {
-        let kind = if is_internal { "internal" } else { "external" };
-        let stated = &self.pre_configured_backend_pool_load_balancer_types;
-        stated.eq_ignore_ascii_case("all") || stated.eq_ignore_ascii_case(kind)
-    }
-}
-
-/// Returns what the provider does not support, each with the remedy.
-fn refused(file: &File) -> Vec<String> {
-    let sku = file.load_balancer_sku.to_ascii_lowercase();
-    let is_gateway = file.service_gateway_enabled || file.pool_kind == PoolKind::Pod || sku == "service";
-    let preconfigured = &*file.pre_configured_backend_pool_load_balancer_types.to_ascii_lowercase();
-    let is_unknown = !matches!(&*file.cloud_config_type.to_ascii_lowercase(), "" | "file" | "secret" | "merge");
-    let table = [
-        (
-            is_gateway,
-            "the service gateway (serviceGatewayEnabled, pool type podIP, SKU service) is not supported; remove all three",
-        ),
-        (
-            !is_gateway && !matches!(&*sku, "" | "standard" | "basic"),
-            "loadBalancerSku: only standard and basic are supported",
-        ),
-        (
-            file.is_basic() && file.pool_kind != PoolKind::Nic,
-            "loadBalancerSku: basic needs loadBalancerBackendPoolConfigurationType: nodeIPConfiguration",
-        ),
-        (
-            !file.balancers.is_empty() && file.pool_kind != PoolKind::Address,
-            "multipleStandardLoadBalancerConfigurations needs loadBalancerBackendPoolConfigurationType: nodeIP",
-        ),
-        (
-            file.balancers.iter().any(|it| it.name.is_empty() || it.primary_set.is_empty()),
-            "multipleStandardLoadBalancerConfigurations: each needs name and primaryVMSet",
-        ),
-        (
-            {
-                let names: BTreeSet<_> = file.balancers.iter().map(|it| it.name.to_lowercase()).collect();
-                let sets: BTreeSet<_> = file.balancers.iter().map(|it| it.primary_set.to_lowercase()).collect();
-                names.len().min(sets.len()) < file.balancers.len()
-            },
-            "multipleStandardLoadBalancerConfigurations: two have the same name or primaryVMSet",
-        ),
-        (
-            !matches!(preconfigured, "" | "internal" | "external" | "all"),
-            "preConfiguredBackendPoolLoadBalancerTypes: only internal, external and all are supported",
-        ),
-        (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
-        (
-            file.auxiliary_token_provider.is_some(),
-            "auxiliaryTokenProvider is not supported; use networkResourceTenantID",
-        ),
-    ];
-    table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).collect()
 }
