@@ -29,6 +29,9 @@ pub(crate) type Furnish = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 /// Returns a transport to a product in a region.
 type Connect = dyn Fn(Product, Option<String>) -> Result<Transport> + Send + Sync;
 
+/// The transports so far, by the name of the product and the region; no region stands for that of the configuration.
+type Transports = BTreeMap<(&'static str, Option<String>), Transport>;
+
 /// The APIs, and the configuration. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -38,10 +41,10 @@ pub(crate) struct Api {
     jobs: Operations<String>,
 }
 
-/// Transports by product and region; no region stands for that of the configuration.
+/// Transports to products in regions, each made when it is first asked for.
 #[derive(Clone)]
 struct Clients {
-    known: Arc<Mutex<BTreeMap<(&'static str, Option<String>), Transport>>>,
+    known: Arc<Mutex<Transports>>,
     connect: Arc<Connect>,
 }
 
