@@ -265,7 +265,7 @@ mod tests {
         cluster.set_document(ALL, event.to_string());
         let endpoints = |is_ready: bool| json!([{"nodeName": "a", "conditions": {"ready": is_ready}}]);
         let set = |is_ready| {
-            cluster.set_document(OF_SERVICE, json!({"items": [{"endpoints": endpoints(is_ready)}]}).to_string())
+            cluster.set_document(OF_SERVICE, json!({"items": [{"endpoints": endpoints(is_ready)}]}).to_string());
         };
         set(true);
         assert_eq!(view.slices(&service()).await.unwrap().unwrap()[0]["endpoints"], endpoints(true));
