@@ -37,6 +37,7 @@ use serde_json::{Value, json};
 
 use self::classic::is_classic;
 use self::model::Group;
+use self::read::Reads;
 use self::spec::Spec;
 use self::targets::{server_of, target};
 use crate::action::{Action, CLB};
@@ -69,6 +70,7 @@ pub(crate) type ClusterTag = Arc<Mutex<Option<String>>>;
 /// The load balancers of a region.
 pub(crate) struct TencentLoadBalancers {
     api: Api,
+    reads: Reads,
     source: Source,
     cluster: ClusterView,
     endpoint_nodes: EndpointNodes,
@@ -99,8 +101,18 @@ pub(crate) fn load_balancers(
     let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
-    let cloud =
-        TencentLoadBalancers { api, source, cluster, endpoint_nodes, deduplicator, cluster_tag, requested, names };
+    let reads = Reads::new(&api);
+    let cloud = TencentLoadBalancers {
+        api,
+        reads,
+        source,
+        cluster,
+        endpoint_nodes,
+        deduplicator,
+        cluster_tag,
+        requested,
+        names,
+    };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
