@@ -12,7 +12,7 @@
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration gives getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | other settings of a Service for its load balancer |
 //! | [`cluster`] | the controllers' view of the cluster, for all parts of a provider |
-//! | [`endpoint_nodes`] | the Nodes on which a Service has endpoints, with a sync when they change |
+//! | [`endpoint_nodes`] | the endpoints of a Service, or the Nodes on which it has some, with a sync when they change |
 //! | [`node_ipam`] | Pod CIDRs for Nodes that have none |
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |

@@ -18,6 +18,7 @@ use cloud_provider::{
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
+use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::endpoint_nodes::EndpointNodes;
 use provider_kit::events::{EventDeduplicator, PendingEvents};
@@ -60,6 +61,7 @@ struct BlbLoadBalancers {
     deduplicator: EventDeduplicator,
     /// The Services of the cluster.
     caches: SharedCaches,
+    blbs: Cached<Vec<Blb>>,
     /// IDs of BLBs that annotations of Services name: several Services may name one.
     named: Mutex<BTreeSet<String>>,
 }
@@ -78,7 +80,8 @@ pub(crate) fn load_balancers(
     let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
-    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, named };
+    let blbs = Cached::default();
+    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, named };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -146,8 +149,14 @@ impl BlbLoadBalancers {
         Ok(nodes)
     }
 
-    async fn list(&self, service: Option<&Service>) -> Result<ListResult<ObservedLoadBalancer>> {
-        let owners = self.legacy_owners(service);
+    /// Returns all BLBs, read after this call began. Concurrent callers share one list.
+    async fn blbs(&self) -> Result<Arc<Vec<Blb>>> {
+        let read = async || all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| it.blb_id.clone()).await;
+        Ok(self.blbs.get(Duration::ZERO, read).await?.0)
+    }
+
+    async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
+        let owners = self.legacy_owners(None);
         let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
         let generated = self.api.config.description();
         let keep = |it: Blb| owners.observed(it.observed(&generated));
@@ -158,7 +167,9 @@ impl BlbLoadBalancers {
     /// cannot search for owner tags, so the whole list is compared.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let service = identity.service;
-        let mut found = self.list(Some(service)).await?.complete()?.into_items();
+        let (owners, generated) = (self.legacy_owners(Some(service)), self.api.config.description());
+        let observed = |it: &Blb| owners.observed(it.clone().observed(&generated));
+        let mut found: Vec<_> = self.blbs().await?.iter().map(observed).collect();
         let added = text_on(service, key::ADDED_ID.key());
         let missing = [identity.requested_id.clone(), added].into_iter().flatten();
         for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
@@ -271,12 +282,12 @@ impl LoadBalancerCloud for BlbLoadBalancers {
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
-            Query::All(_) => self.list(None).await,
+            Query::All(_) => self.list().await,
             Query::Owner(identity) => self.find(identity).await.map(ListResult::of),
             Query::Ids(ids, detail) => {
                 let mut found = Vec::new();
                 if detail == Detail::State && ids.len() >= FEW {
-                    found = self.list(None).await?.into_items();
+                    found = self.list().await?.into_items();
                     found.retain(|it| ids.contains(&it.id));
                 }
                 let missing = ids.iter().filter(|id| !found.iter().any(|it| it.id == **id));

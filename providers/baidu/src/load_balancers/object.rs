@@ -41,10 +41,10 @@ pub(super) fn described(owner: &OwnerTags, text: &str) -> String {
 }
 
 /// A BLB, as lists and single reads show it.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Blb {
-    blb_id: String,
+    pub(super) blb_id: String,
     name: Option<String>,
     desc: Option<String>,
     address: Option<String>,

@@ -249,7 +249,7 @@ impl CloudProfile for BaiduCloud {
             services: SERVICES,
             initialised: Limit { changes: 0, reads: 10 },
             // The search for another one, the subnet, and polls.
-            created: Limit { changes: 6 * SERVICES, reads: 8 * SERVICES },
+            created: Limit { changes: 6 * SERVICES, reads: 6 * SERVICES },
             unchanged: Limit { changes: 0, reads: 0 },
             steady: Limit { changes: 0, reads: 60 },
             not_ready: Limit { changes: 0, reads: 130 },

@@ -1,6 +1,7 @@
 //! Load balancers (CLB): the cloud as the engine of provider-kit sees it.
 
 mod apply;
+mod certificates;
 mod classic;
 mod creation;
 mod groups;
@@ -11,15 +12,10 @@ mod spec;
 mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use cloud_provider::{
-    AddressType, Cluster, Error, EventSubject, Fence, Node, Result, Service, TargetHealth, async_trait,
-};
+use cloud_provider::{Cluster, Error, EventSubject, Fence, Result, Service, TargetHealth, async_trait};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
@@ -37,13 +33,14 @@ use serde_json::{Value, json};
 
 use self::classic::is_classic;
 use self::model::Group;
+use self::read::Reads;
 use self::spec::Spec;
 use self::targets::{server_of, target};
 use crate::action::{Action, CLB};
 use crate::annotations as key;
 use crate::api::{Api, list, text};
-use crate::endpoints::{Endpoints, Pods};
-use crate::instances::{Source, machine_id};
+use crate::endpoints::Pods;
+use crate::instances::Source;
 
 /// The tag of load balancers that the program may delete, those of the owner, and the one of load balancers with a
 /// security group for source ranges. Controllers of TKE write the first three.
@@ -69,6 +66,7 @@ pub(crate) type ClusterTag = Arc<Mutex<Option<String>>>;
 /// The load balancers of a region.
 pub(crate) struct TencentLoadBalancers {
     api: Api,
+    reads: Reads,
     source: Source,
     cluster: ClusterView,
     endpoint_nodes: EndpointNodes,
@@ -99,8 +97,18 @@ pub(crate) fn load_balancers(
     let (requested, names) = Default::default();
     let machines = Arc::new(source.clone());
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
-    let cloud =
-        TencentLoadBalancers { api, source, cluster, endpoint_nodes, deduplicator, cluster_tag, requested, names };
+    let reads = Reads::new(&api);
+    let cloud = TencentLoadBalancers {
+        api,
+        reads,
+        source,
+        cluster,
+        endpoint_nodes,
+        deduplicator,
+        cluster_tag,
+        requested,
+        names,
+    };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -153,73 +161,6 @@ impl TencentLoadBalancers {
     async fn check_account(&self) -> Result<()> {
         let nodes = self.cluster.nodes().unwrap_or_default();
         check_account(&self.source, nodes, "use a credential of the account that has them").await
-    }
-
-    /// Returns IDs or addresses of the Nodes that are targets, with weights; `None` if none of the Nodes is known.
-    fn machines(
-        &self,
-        spec: &Spec,
-        nodes: &[Arc<Node>],
-        pods: Option<&Endpoints>,
-        events: &mut PendingEvents,
-    ) -> Option<Vec<(String, u32)>> {
-        let selected = spec.selector.select(nodes);
-        let mut found = Vec::new();
-        for node in &selected {
-            let weight = match pods {
-                Some(pods) => match pods.on_node(&node.name) {
-                    0 => continue,
-                    count if spec.pods.as_ref().is_some_and(|it| it.has_weights) => count.min(100),
-                    _ => spec.weight,
-                },
-                None => spec.weight,
-            };
-            let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-            let ipv6 = internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
-            let id = match (node.provider_id(), spec.has_ipv6) {
-                (None, _) => continue,
-                (Some(_), true) => ipv6.map(|it| it.address.to_string()).next().ok_or_else(|| {
-                    Error::invalid("the load balancer is reached by IPv6, and the Node has no internal IPv6 address")
-                }),
-                (Some(id), false) => machine_id(id).map(str::to_owned),
-            };
-            match id {
-                Ok(id) => found.push((id, weight)),
-                Err(error) => events.warn_node(node, "NoTarget", format!("this Node is no target: {error}")),
-            }
-        }
-        let is_known = nodes.is_empty() || nodes.iter().any(|node| node.provider_id().is_some());
-        is_known.then_some(found)
-    }
-
-    /// Returns the endpoints of a Service whose targets follow its Pods, or `None` if they are not known.
-    async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
-        match &spec.pods {
-            Some(_) => self.endpoint_nodes.slices(service).await?.map(Endpoints::of).transpose(),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns the ID of the certificate in a Secret.
-    async fn certificate(&self, service: &Service, name: &str) -> Result<String> {
-        let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-        let wrong = |text: &str| {
-            Error::invalid(format!("annotation {}: Secret {namespace}/{name} {text}", key::PROTOCOLS.key()))
-        };
-        if name.is_empty() || !name.bytes().all(is_plain) || name.contains("..") {
-            return Err(wrong("has no valid name"));
-        }
-        let (status, secret) = self.cluster.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
-        match status.as_u16() {
-            200 => {}
-            404 => return Err(wrong("does not exist")),
-            403 => return Err(wrong("cannot be read; allow the controller to get Secrets")),
-            status => return Err(Error::other(format!("Secret {namespace}/{name}: the API server answered {status}"))),
-        }
-        let bytes = secret["data"]["qcloud_cert_id"].as_str().and_then(|text| STANDARD.decode(text).ok());
-        let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|id| id.trim().to_owned());
-        id.filter(|id| !id.is_empty()).ok_or_else(|| wrong("has no ID of a certificate in qcloud_cert_id"))
     }
 
     /// Warns of settings that cannot be changed.

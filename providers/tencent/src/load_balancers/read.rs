@@ -1,10 +1,12 @@
 //! Load balancers with their listeners and targets, as they are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use cloud_provider::Result;
-use futures::future::{BoxFuture, FutureExt, try_join_all};
+use cloud_provider::{CompleteListing, Error, Result};
+use futures::future::{BoxFuture, FutureExt, join_all, try_join_all};
 use futures::try_join;
+use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, State, Targets,
@@ -12,6 +14,7 @@ use provider_kit::load_balancers::{
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::model::{Balancer, Listener};
 use super::spec::pool;
@@ -22,10 +25,14 @@ use super::{
 };
 use crate::action::{Action, CLB};
 use crate::annotations as key;
-use crate::api::{list, text, texts};
+use crate::api::{Api, list, text, texts};
 
 /// Load balancers that a request can name.
 const AT_ONCE: usize = 20;
+/// Services whose load balancers a request can search for.
+const OWNERS: usize = 50;
+/// Time for which single reads wait for others, to share a request.
+const WINDOW: Duration = Duration::from_millis(20);
 /// The name that controllers of TKE give to the listeners of Services.
 const TKE_LISTENER: &str = "TKE-DEDICATED-LISTENER";
 
@@ -53,6 +60,71 @@ fn targets(all: &Value) -> Targets {
         target(&id, port, u32::try_from(number("Weight")).unwrap_or_default())
     };
     list(&all["Targets"]).map(one).collect()
+}
+
+/// Reads of load balancers by ID, and searches for those of a Service by its UID, which share requests.
+pub(super) struct Reads {
+    by_id: Coalescer<(), String, Option<Value>>,
+    by_owner: Coalescer<Priority, String, Vec<Value>>,
+}
+
+impl Reads {
+    pub(super) fn new(api: &Api) -> Self {
+        let (of_ids, of_owners) = (api.clone(), api.clone());
+        let by_id = Coalescer::answering_each(move |(), ids: Vec<String>| {
+            let api = of_ids.clone();
+            async move { join_all(ids.chunks(AT_ONCE).map(|ids| at_once(&api, ids))).await.concat() }
+        });
+        let by_owner = Coalescer::answering_each(move |priority, uids: Vec<String>| {
+            let api = of_owners.clone();
+            async move { join_all(uids.chunks(OWNERS).map(|uids| of_owners_at_once(&api, uids, priority))).await.concat() }
+        });
+        Self { by_id, by_owner }
+    }
+
+    async fn by_id(&self, id: &str) -> Result<Option<Value>> {
+        self.by_id.join_at((), id.to_owned(), |_| Instant::now() + WINDOW).await
+    }
+
+    async fn by_owner(&self, uid: &str, priority: Priority) -> Result<Vec<Value>> {
+        self.by_owner.join_at(priority, uid.to_owned(), |_| Instant::now() + WINDOW).await
+    }
+}
+
+/// Reads the load balancers with the owner tags of these Services.
+async fn of_owners_at_once(api: &Api, uids: &[String], priority: Priority) -> Vec<Result<Vec<Value>>> {
+    let filter = json!([{"Name": format!("tag:{SERVICE_TAG}"), "Values": uids}]);
+    let action = Action::new(CLB, "DescribeLoadBalancers").set("Filters", filter);
+    let found = api.pages(action, ("LoadBalancerSet", false), &SharedPriority::of(priority), id_of).await;
+    let found = found.and_then(ListResult::complete).map(CompleteListing::into_items);
+    let of = |uid: &String| {
+        let all: &Vec<Value> = found.as_ref().map_err(Clone::clone)?;
+        Ok(all.iter().filter(|it| tags(it).get(SERVICE_TAG) == Some(&&**uid)).cloned().collect())
+    };
+    uids.iter().map(of).collect()
+}
+
+/// Reads the load balancers with these IDs. If the API refuses the request because of one that does not exist, each one
+/// is read alone.
+async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
+    let read = async |ids: &[String]| {
+        let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerIds", ids);
+        let found = api.pages(action, ("LoadBalancerSet", false), &SharedPriority::default(), id_of).await;
+        match found.and_then(ListResult::complete) {
+            Err(error) if error.is_not_found() && ids.len() == 1 => Ok::<_, Error>(Vec::new()),
+            found => Ok(found?.into_items()),
+        }
+    };
+    let answer = |id: &String, found: &Result<Vec<Value>>| {
+        let found = found.as_ref().map_err(Clone::clone)?;
+        Ok(found.iter().find(|it| id_of(it) == *id).cloned())
+    };
+    match read(ids).await {
+        Err(error) if error.is_not_found() => {
+            join_all(ids.iter().map(async |id| answer(id, &read(std::slice::from_ref(id)).await))).await
+        }
+        found => ids.iter().map(|id| answer(id, &found)).collect(),
+    }
 }
 
 impl TencentLoadBalancers {
@@ -118,28 +190,22 @@ impl TencentLoadBalancers {
     }
 
     /// Reads the load balancers that may be a Service's: by owner tag, by the IDs in its annotations, and by the
-    /// address in its status.
+    /// address in its status. What was found before is not searched for again.
     pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
-        let action = || Action::new(CLB, "DescribeLoadBalancers");
-        let filter = json!([{"Name": format!("tag:{SERVICE_TAG}"), "Values": [identity.uid()]}]);
-        let by_tag = self.list_of(action().set("Filters", filter), priority);
+        let mut found = self.reads.by_owner(identity.uid(), priority).await?;
         let written = key::ID.text_on(identity.service).map(str::to_owned);
-        let mut ids: Vec<_> = identity.requested_id.iter().chain(&written).filter(|id| id.starts_with("lb-")).collect();
-        ids.dedup();
-        let by_id = try_join_all(ids.into_iter().map(|id| self.with_ids(std::slice::from_ref(id))));
-        let vpc = self.api.metadata.vpc().await?;
+        let named: BTreeSet<_> =
+            identity.requested_id.iter().chain(&written).filter(|id| id.starts_with("lb-")).collect();
+        let missing: Vec<_> =
+            named.into_iter().filter(|id| !found.iter().any(|it| id_of(it) == **id)).cloned().collect();
+        found.extend(self.with_ids(&missing).await?);
         let address = identity.legacy_owner.as_ref().filter(|it| it.parse::<std::net::IpAddr>().is_ok());
-        let by_address = try_join_all(
-            address.map(|ip| self.list_of(action().set("LoadBalancerVips", [ip]).set("VpcId", &vpc), priority)),
-        );
-        let (by_tag, by_id, by_address) = try_join!(by_tag, by_id, by_address)?;
-        let mut found = by_tag.complete()?.into_items();
-        let others = by_address.into_iter().map(|it| Ok(it.complete()?.into_items())).collect::<Result<Vec<_>>>()?;
-        for it in by_id.into_iter().chain(others).flatten() {
-            if !found.iter().any(|known| id_of(known) == id_of(&it)) {
-                found.push(it);
-            }
+        let has_address = |ip: &&String| found.iter().any(|it| texts(&it["LoadBalancerVips"]).contains(ip));
+        if let Some(ip) = address.filter(|ip| !has_address(ip)) {
+            let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerVips", [ip]);
+            let by_address = action.set("VpcId", self.api.metadata.vpc().await?);
+            found.extend(self.list_of(by_address, priority).await?.complete()?.into_items());
         }
         let is_its = |it: &ObservedLoadBalancer| {
             it.owner_tags.service.as_deref() == Some(identity.uid())
@@ -149,30 +215,14 @@ impl TencentLoadBalancers {
         Ok(found.iter().map(|it| self.head(it)).filter(is_its).collect())
     }
 
-    /// Reads the load balancers with these IDs.
-    fn with_ids<'a>(&'a self, ids: &'a [String]) -> BoxFuture<'a, Result<Vec<Value>>> {
-        async move {
-            if ids.is_empty() {
-                // Without IDs, the answer would be all load balancers.
-                return Ok(Vec::new());
-            }
-            let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerIds", ids);
-            match self.list_of(action, Priority::Ordinary).await.and_then(ListResult::complete) {
-                Err(error) if error.is_not_found() && ids.len() > 1 => {
-                    // One of several does not exist.
-                    let each: Vec<BoxFuture<'_, _>> = ids.chunks(1).map(|id| self.with_ids(id)).collect();
-                    Ok(try_join_all(each).await?.concat())
-                }
-                Err(error) if error.is_not_found() => Ok(Vec::new()),
-                found => Ok(found?.into_items()),
-            }
-        }
-        .boxed()
+    /// Reads the load balancers with these IDs, in requests that concurrent callers share.
+    async fn with_ids(&self, ids: &[String]) -> Result<Vec<Value>> {
+        Ok(try_join_all(ids.iter().map(|id| self.reads.by_id(id))).await?.into_iter().flatten().collect())
     }
 
     /// Reads the load balancers with these IDs, with all their resources if `is_whole`.
     pub(super) async fn by_ids(&self, ids: &[String], is_whole: bool) -> Result<Vec<ObservedLoadBalancer>> {
-        let found = try_join_all(ids.chunks(AT_ONCE).map(|ids| self.with_ids(ids))).await?.concat();
+        let found = self.with_ids(ids).await?;
         match is_whole {
             true => try_join_all(found.iter().map(|it| self.whole(it))).await,
             false => Ok(found.iter().map(|it| self.head(it)).collect()),

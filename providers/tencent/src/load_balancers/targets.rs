@@ -1,17 +1,23 @@
 //! Targets of listeners, and their changes: `<ID of an instance or address> <port> <weight>`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{AddressType, Error, Node, Result, Service};
 use futures::future::try_join_all;
+use provider_kit::events::PendingEvents;
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{Port, Targets};
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
+use super::TencentLoadBalancers;
 use super::apply::Work;
-use super::spec::pool;
+use super::spec::{Spec, pool};
 use crate::api::{list, text};
+use crate::endpoints::Endpoints;
+use crate::instances::machine_id;
 
 /// Targets that a request can name, in all and of one listener.
 const TARGETS: usize = 500;
@@ -45,6 +51,53 @@ fn server(target: &str, has_weight: bool) -> Value {
         it["Weight"] = weight.into();
     }
     it
+}
+
+impl TencentLoadBalancers {
+    /// Returns IDs or addresses of the Nodes that are targets, with weights; `None` if none of the Nodes is known.
+    pub(super) fn machines(
+        &self,
+        spec: &Spec,
+        nodes: &[Arc<Node>],
+        pods: Option<&Endpoints>,
+        events: &mut PendingEvents,
+    ) -> Option<Vec<(String, u32)>> {
+        let selected = spec.selector.select(nodes);
+        let mut found = Vec::new();
+        for node in &selected {
+            let weight = match pods {
+                Some(pods) => match pods.on_node(&node.name) {
+                    0 => continue,
+                    count if spec.pods.as_ref().is_some_and(|it| it.has_weights) => count.min(100),
+                    _ => spec.weight,
+                },
+                None => spec.weight,
+            };
+            let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+            let ipv6 = internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
+            let id = match (node.provider_id(), spec.has_ipv6) {
+                (None, _) => continue,
+                (Some(_), true) => ipv6.map(|it| it.address.to_string()).next().ok_or_else(|| {
+                    Error::invalid("the load balancer is reached by IPv6, and the Node has no internal IPv6 address")
+                }),
+                (Some(id), false) => machine_id(id).map(str::to_owned),
+            };
+            match id {
+                Ok(id) => found.push((id, weight)),
+                Err(error) => events.warn_node(node, "NoTarget", format!("this Node is no target: {error}")),
+            }
+        }
+        let is_known = nodes.is_empty() || nodes.iter().any(|node| node.provider_id().is_some());
+        is_known.then_some(found)
+    }
+
+    /// Returns the endpoints of a Service whose targets follow its Pods, or `None` if they are not known.
+    pub(super) async fn endpoints(&self, spec: &Spec, service: &Service) -> Result<Option<Endpoints>> {
+        match &spec.pods {
+            Some(_) => self.endpoint_nodes.slices(service).await?.map(Endpoints::of).transpose(),
+            None => Ok(None),
+        }
+    }
 }
 
 impl Work<'_> {

@@ -39,7 +39,10 @@ async fn load_balancers(harness: &Harness, provider: &Tencent) {
             ],
             ranges,
         ),
-        service(&[(EXTENSIVE, r#"{"SlaType": "clb.c2.medium"}"#), (LISTENER, r#"{"Scheduler": "LEAST_CONN"}"#)]),
+        service(&[
+            (EXTENSIVE, r#"{"SlaType": "clb.c2.medium", "Tags": [{"TagKey": "team", "TagValue": "shop"}]}"#),
+            (LISTENER, r#"{"Scheduler": "LEAST_CONN"}"#),
+        ]),
         service(&[(PROTOCOLS, r#"{"80": {"protocol": ["TCP_SSL", "UDP"], "tls": "web-tls"}}"#)]),
         service(&direct),
         service(&[(EXISTING, &existing)]),

@@ -61,6 +61,42 @@ async fn plain_service_gets_a_public_load_balancer_with_the_tags_of_tke() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn known_load_balancer_is_not_searched_for_by_id_and_address() {
+    let harness = Harness::new();
+    let mut service = service(&[]);
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    let restarted = harness.started().await;
+    harness.delete(&restarted, &service).await.unwrap();
+    let reads = harness.fake.fault_injector().count("GET /clb/DescribeLoadBalancers/some");
+    assert_eq!(reads, 2, "the search by owner tag, and the load balancer with its resources");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancers_that_are_read_at_the_same_time_share_requests() {
+    let harness = Harness::new();
+    let ids: Vec<_> = (0..30).map(|number| add_balancer(&mut harness.fake.lock(), &format!("mine-{number}"))).collect();
+    let provider = harness.started().await;
+    let services = ids.iter().map(|id| {
+        let mut service = service(&[(EXISTING, id)]);
+        service.metadata.uid = Some(format!("uid-{id}"));
+        service.metadata.name = Some(id.clone());
+        service
+    });
+    let services: Vec<_> = services.collect();
+    harness.cluster.set_services(services.clone());
+    let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
+    futures::future::join_all(services.iter().map(async |service| {
+        let request = cloud_provider::LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().ensure(request).await.unwrap();
+    }))
+    .await;
+    assert_eq!(harness.fake.lock().all("listener").len(), 30);
+    let bodies = harness.fake.fault_injector().bodies("GET /clb/DescribeLoadBalancers/some");
+    let by_id = bodies.iter().filter(|it| !it["LoadBalancerIds"].is_null()).count();
+    assert!(by_id <= 12, "{by_id} requests for 30 load balancers");
+}
+
+#[tokio::test(start_paused = true)]
 async fn configured_cluster_id_is_the_owner_tag_and_part_of_the_name() {
     let harness = Harness::new().with("cluster_id", "cls-test");
     let provider = harness.started().await;

@@ -275,7 +275,8 @@ impl CloudProfile for TencentCloud {
         cloud.limit = 1_000_000;
         cloud.task = Duration::ZERO;
     }
-    /// A load balancer, its listeners and their targets are three changes, each with a task that is polled.
+    /// A load balancer, its listeners and their targets are three changes, each with a task that is polled. Searches and
+    /// reads by ID share requests.
     fn cost(&self) -> Cost {
         const NODES: usize = 240;
         const SERVICES: usize = 40;
@@ -283,13 +284,13 @@ impl CloudProfile for TencentCloud {
             nodes: NODES,
             services: SERVICES,
             initialised: Limit { changes: 0, reads: 12 },
-            created: Limit { changes: 3 * SERVICES, reads: 12 * SERVICES },
-            unchanged: Limit { changes: 0, reads: 4 * SERVICES },
+            created: Limit { changes: 3 * SERVICES, reads: 8 * SERVICES },
+            unchanged: Limit { changes: 0, reads: 3 * SERVICES },
             steady: Limit { changes: 0, reads: 60 },
             // The Nodes are three pages, which are read at most every five seconds.
             not_ready: Limit { changes: 0, reads: 3 * 125 },
             joined: Limit { changes: SERVICES, reads: 8 * SERVICES },
-            deleted: Limit { changes: SERVICES, reads: 8 * SERVICES },
+            deleted: Limit { changes: SERVICES, reads: 5 * SERVICES },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Take-over from the vendor's Go program. `go.json` is a recording of the changes that it sent to the fake by API 2.0 for
-//! two Nodes and a Service, with placeholders for the IDs of the load balancer and of its listeners.
+//! two Nodes and a Service, with placeholders for the IDs of the load balancer and of its listeners; `go_private.json`
+//! is one for a private Service.
 
 use axum::body::Body;
 use cloud_provider::{AddressType, CloudProvider, Node, NodeAddress, Service};
@@ -9,10 +10,25 @@ use tencent_fake::router;
 use tower::ServiceExt;
 
 use crate::harness::{Harness, cluster, service_of};
+use crate::load_balancers::{SUBNET, TYPE};
 
 /// Sends the changes of the Go program, and returns the Service with the address that it has then.
 async fn left_by_the_go_program(harness: &Harness) -> Service {
-    let queries: Vec<String> = serde_json::from_str(include_str!("go.json")).unwrap();
+    send(harness, include_str!("go.json")).await;
+    let ports = json!([{"name": "t", "port": 80, "nodePort": 30080}, {"name": "u", "port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+    with_address(harness, service_of(&[], json!({"ports": ports})))
+}
+
+/// Returns a Service that shows the address of the only load balancer.
+fn with_address(harness: &Harness, mut service: Service) -> Service {
+    let ip = harness.only("balancer")["LoadBalancerVips"][0].clone();
+    service.status = Some(serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap());
+    service
+}
+
+/// Sends recorded changes.
+async fn send(harness: &Harness, recording: &str) {
+    let queries: Vec<String> = serde_json::from_str(recording).unwrap();
     for mut query in queries {
         for (place, kind, id) in [("BALANCER", "balancer", "LoadBalancerId"), ("LISTENER", "listener", "ListenerId")] {
             for (at, id) in harness.texts(kind, &[id]).iter().enumerate() {
@@ -25,11 +41,17 @@ async fn left_by_the_go_program(harness: &Harness) -> Service {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["code"], 0, "{query}: {body}");
     }
-    let ports = json!([{"name": "t", "port": 80, "nodePort": 30080}, {"name": "u", "port": 53, "nodePort": 30053, "protocol": "UDP"}]);
-    let mut service = service_of(&[], json!({"ports": ports}));
-    let ip = harness.only("balancer")["LoadBalancerVips"][0].clone();
-    service.status = Some(serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap());
-    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_load_balancer_of_the_go_program_is_taken_over_without_a_change() {
+    let harness = Harness::new();
+    send(&harness, include_str!("go_private.json")).await;
+    let ports = json!({"ports": [{"port": 80, "nodePort": 30082}]});
+    let mut service = with_address(&harness, service_of(&[(TYPE, "private"), (SUBNET, "subnet-1")], ports));
+    let before = service.status.clone();
+    harness.ensure(&harness.started().await, &mut service).await.unwrap();
+    assert_eq!((harness.changes(), &service.status), (Vec::new(), &before));
 }
 
 #[tokio::test(start_paused = true)]
