@@ -65,8 +65,7 @@ async fn routes_that_the_go_program_left_are_those_of_the_nodes() {
     let (left, harness) = left_by_the_go_program();
     let provider = harness.started().await;
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
-    let found: BTreeSet<_> =
-        routes.iter().map(|it| (it.target_node.to_string(), it.destination_cidr.to_string())).collect();
+    let found: BTreeSet<_> = routes.iter().map(|it| (it.target_node.clone(), it.destination_cidr.clone())).collect();
     let wanted: BTreeSet<_> = list(&left["nodes"]).map(|it| (text(&it["name"]), text(&it["podCIDR"]))).collect();
     assert_eq!((found, routes.len()), (wanted, 3), "the rule of the system is no route");
     assert!(routes.iter().all(|it| it.owned == Some(true) && !it.blackhole), "{routes:?}");
