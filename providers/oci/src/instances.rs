@@ -57,6 +57,12 @@ pub(crate) struct InstanceAnswer {
     openshift: Option<Box<str>>,
 }
 
+impl InstanceAnswer {
+    fn is_gone(&self) -> bool {
+        ["TERMINATING", "TERMINATED"].contains(&&*self.lifecycle_state)
+    }
+}
+
 fn openshift_namespace<'de, D: Deserializer<'de>>(tags: D) -> Result<Option<Box<str>>, D::Error> {
     let tags = Option::<BTreeMap<Box<str>, IgnoredAny>>::deserialize(tags)?.unwrap_or_default();
     Ok(tags.into_keys().find(|it| it.starts_with("openshift-")))
@@ -153,10 +159,6 @@ impl Instance {
         Self { answer, internal, external, ipv6, hostname: None, subnet: None }
     }
 
-    fn is_gone(&self) -> bool {
-        ["TERMINATING", "TERMINATED"].contains(&&*self.answer.lifecycle_state)
-    }
-
     /// Returns the availability domain without the prefix of the tenancy.
     fn zone(&self) -> &str {
         let full = &*self.answer.availability_domain;
@@ -198,7 +200,8 @@ impl Machine for Instance {
     }
 }
 
-type Ids = BTreeSet<Box<str>>;
+/// OCIDs of instances.
+pub(crate) type Ids = BTreeSet<Box<str>>;
 
 /// Source of instances, read from the API.
 #[derive(Clone)]
@@ -324,6 +327,13 @@ impl Source {
         Ok(all)
     }
 
+    /// Reads the OCIDs of the instances that exist now. A cached list may be older than a termination.
+    pub(crate) async fn existing(&self) -> Result<Ids> {
+        let call = Self::instances(&self.api.region.compartment().await?).with_priority(Priority::Urgent);
+        let all: Vec<InstanceAnswer> = self.api.all(call, |it: &InstanceAnswer| it.id.clone()).await?;
+        Ok(all.into_iter().filter(|it| !it.is_gone()).map(|it| it.id).collect())
+    }
+
     /// Returns `true` if the instance is in the network of the cluster. Other networks may have the same addresses.
     pub(crate) async fn is_in_network(&self, instance: &Instance) -> Result<bool> {
         let config = &self.api.config;
@@ -368,7 +378,7 @@ impl Source {
             None if self.is_listed(id).await? => Err(Error::unauthorized(format!(
                 "instance {id} exists, and may not be read: allow the principal to read instances"
             ))),
-            found => Ok(found.filter(|it| !["TERMINATING", "TERMINATED"].contains(&&*it.lifecycle_state))),
+            found => Ok(found.filter(|it| !it.is_gone())),
         }
     }
 }
@@ -383,7 +393,7 @@ impl MachineSource for Source {
         let list = self.api.list(call, shared_priority, |it: &InstanceAnswer| it.id.clone()).await?;
         if matches!(list, ListResult::Partial { .. }) {
             // It proves nothing, and its instances are read one by one.
-            return Ok(list.flat_map(|answer| Some(Instance::bare(answer)).filter(|it| !it.is_gone())));
+            return Ok(list.flat_map(|answer| Some(Instance::bare(answer)).filter(|it| !it.answer.is_gone())));
         }
         let domains = list.items().iter().map(|it| it.availability_domain.clone()).collect();
         let mut vnics = self.vnics(&compartment, &domains, shared_priority).await?;
@@ -394,7 +404,7 @@ impl MachineSource for Source {
             let vnics = vnics.get(&answer.id).map(Vec::as_slice).unwrap_or_default();
             // What cannot be parsed is read again by its OCID, where it is an error.
             let instance = Instance::new(answer.clone(), vnics).unwrap_or_else(|_| Instance::bare(answer));
-            Some(instance).filter(|it| !it.is_gone())
+            Some(instance).filter(|it| !it.answer.is_gone())
         };
         Ok(list.flat_map(machine))
     }
@@ -419,7 +429,7 @@ impl MachineSource for Source {
             Instance::new(answer, &vnics)
         };
         let machines = try_join_all(found.map(machine)).await?;
-        Ok(machines.into_iter().filter(|it| !it.is_gone()).collect())
+        Ok(machines.into_iter().filter(|it| !it.answer.is_gone()).collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
