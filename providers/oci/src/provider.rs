@@ -62,7 +62,7 @@ impl Oci {
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
         let cloud = LoadBalancers::new(api.clone(), inventory.clone(), cluster.clone(), Some(of_account));
-        let polling = Polling { max_interval: Duration::from_secs(5), ..Polling::default() };
+        let polling = Polling { first: Duration::from_secs(1), ..Polling::default() };
         let options = Options {
             polling,
             targets_follow_addresses: true,
