@@ -16,7 +16,8 @@ use provider_kit::transport::{Call, Connector, Priority, Tls, network};
 
 use crate::api::Api;
 use crate::config::Config;
-use crate::instances::{Source, ocid};
+use crate::instance::ocid;
+use crate::instances::Source;
 use crate::ipam::FlexRanges;
 use crate::load_balancers::{LoadBalancers, is_group};
 use crate::nodes::{Nodes, node_patch};
