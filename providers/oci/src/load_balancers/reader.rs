@@ -1,17 +1,21 @@
 //! Settings of a Service, read from its annotations and fields for the kind of load balancer that it asks for.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cloud_provider::Service;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
 use provider_kit::load_balancers::{ServicePort, service_ports};
 use provider_kit::node_selector::NodeSelector;
+use provider_kit::source_ranges::configured_source_ranges;
 use serde_json::{Value, json};
 
+use super::objects::Form;
 use super::spec::{Families, PortSpec};
-use crate::annotations::{self as key, SecurityMode};
-use crate::config::Config;
+use crate::annotations::{self as key, LoadBalancerKind, SecurityMode};
+use crate::config::{Config, Tags};
 
 /// The port at which kube-proxy tells if a Node is healthy.
 const KUBE_PROXY_HEALTH: u16 = 10_256;
@@ -136,6 +140,56 @@ impl Reader<'_> {
             set["isPreserveSource"] = preserves.into();
         }
         (set, preserves, port)
+    }
+
+    /// Returns the subnets, and whether an annotation names that of each position.
+    pub(super) fn subnets(&mut self, config: &Config) -> (Vec<Option<String>>, [bool; 2]) {
+        let annotations = if self.is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };
+        let subnet =
+            |at: usize, named: Option<&str>| named.map(str::to_owned).or_else(|| config.subnets.get(at).cloned());
+        let named = annotations.map(|annotation| annotation.text_on(self.service));
+        let mut subnets: Vec<_> = named.into_iter().enumerate().map(|(at, named)| subnet(at, named)).collect();
+        subnets.truncate(if self.is_network { 1 } else { 2 });
+        (subnets, named.map(|it| it.is_some()))
+    }
+
+    /// Returns the ranges of clients; without any, all addresses of the Service's families.
+    pub(super) fn sources(&mut self) -> BTreeSet<IpNet> {
+        let sources = configured_source_ranges(self.service).unwrap_or_else(|error| {
+            self.annotations.mistake(error.to_string());
+            BTreeSet::new()
+        });
+        let [ipv4, ipv6] = [IpNet::from(Ipv4Net::default()), IpNet::from(Ipv6Net::default())];
+        // The range of all addresses of one family stands for those of both.
+        if !sources.is_empty() && !sources.iter().eq([&ipv4]) {
+            return sources;
+        }
+        let families = self.service.spec.as_ref().and_then(|it| it.ip_families.as_deref()).unwrap_or_default();
+        let has = |family: &str| families.iter().any(|it| it == family);
+        let all = [(has("IPv4") || !has("IPv6"), ipv4), (has("IPv6"), ipv6)];
+        all.into_iter().filter_map(|(is_used, range)| is_used.then_some(range)).collect()
+    }
+
+    /// Returns the tags of a new load balancer: those of annotations, or else those of the configuration.
+    pub(super) fn tags(&mut self, config: &Config) -> Tags {
+        let freeform = self.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
+        let defined = self.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
+        if freeform.is_empty() && defined.0.is_empty() { config.tags.clone() } else { Tags { freeform, defined } }
+    }
+
+    /// Checks the name of a ServiceAccount and the OCID of a load balancer.
+    pub(super) fn check_names(&mut self, kind: LoadBalancerKind) {
+        let is_name = |it: &str| !it.is_empty() && it.bytes().all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric());
+        if let Some(name) = self.annotations.get(&key::WORKLOAD_ACCOUNT).filter(|it| !is_name(it)) {
+            let key = key::WORKLOAD_ACCOUNT.key();
+            self.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
+        }
+        let (id, wanted) = (self.annotations.get(&key::LOAD_BALANCER_ID), Form::of_kind(kind));
+        if let Some(id) = id.filter(|id| Form::of_id(id) != wanted) {
+            let (key, wanted) = (key::LOAD_BALANCER_ID.key(), wanted.name);
+            let text = format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}");
+            self.annotations.mistake(text);
+        }
     }
 
     pub(super) fn selector(&mut self) -> Option<NodeSelector> {

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cloud_provider::{AddressType, Node, Service};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::node_selector::NodeSelector;
-use provider_kit::source_ranges::configured_source_ranges;
 use serde_json::Value;
 
-use super::objects::Form;
 use super::reader::Reader;
 use crate::annotations::{self as key, LoadBalancerKind, SecurityMode, TlsSettings};
 use crate::config::{Config, Tags};
@@ -131,16 +129,7 @@ impl LoadBalancerSpec {
             let text = "security lists get no rules for UDP; use security-rule-management-mode NSG or None";
             reader.annotations.mistake(text);
         }
-        let named = if is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };
-        let is_subnet_named = named.map(|annotation| reader.annotations.is_set(annotation));
-        let mut subnets: Vec<_> = (0..2).map(|at| config.subnets.get(at).cloned()).collect();
-        for (at, annotation) in named.into_iter().enumerate().take(if is_network { 1 } else { 2 }) {
-            let value = reader.annotations.get(annotation).filter(|it| !it.is_empty());
-            subnets[at] = value.or_else(|| subnets[at].take());
-        }
-        if is_network {
-            subnets.truncate(1);
-        }
+        let (subnets, is_subnet_named) = reader.subnets(config);
         let assigned = [
             reader.annotations.get(&key::ASSIGNED_V4).map(|ip| ip.to_string()),
             reader.annotations.get(&key::ASSIGNED_V6),
@@ -156,44 +145,14 @@ impl LoadBalancerSpec {
                 reader.annotations.mistake(format!("annotation {annotation} is possible with {kinds} only"));
             }
         }
-        let mut sources = configured_source_ranges(service).unwrap_or_else(|error| {
-            reader.annotations.mistake(error.to_string());
-            BTreeSet::new()
-        });
-        // The range that stands for all addresses stands for those of both families.
-        if sources.is_empty() || sources.iter().eq([&IpNet::from(Ipv4Net::default())]) {
-            sources.clear();
-            let families = service.spec.as_ref().and_then(|it| it.ip_families.clone()).unwrap_or_default();
-            let has = |family: &str| families.iter().any(|it| it == family);
-            sources.extend((has("IPv4") || !has("IPv6")).then_some(IpNet::from(Ipv4Net::default())));
-            sources.extend(has("IPv6").then_some(IpNet::from(Ipv6Net::default())));
-        }
+        let sources = reader.sources();
         let families = families(service);
         let reserved_ip = reader.reserved_ip(is_internal);
         reader.check_service(families);
-        let account = reader.annotations.get(&key::WORKLOAD_ACCOUNT);
-        let is_name = |it: &str| !it.is_empty() && it.bytes().all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric());
-        if let Some(name) = account.filter(|it| !is_name(it)) {
-            let key = key::WORKLOAD_ACCOUNT.key();
-            reader.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
-        }
+        reader.check_names(kind);
         reader.annotations.get(&key::COMPARTMENT);
-        if let Some(id) =
-            reader.annotations.get(&key::LOAD_BALANCER_ID).filter(|id| Form::of_id(id) != Form::of_kind(kind))
-        {
-            let (key, wanted) = (key::LOAD_BALANCER_ID.key(), Form::of_kind(kind).name);
-            reader
-                .annotations
-                .mistake(format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"));
-        }
         let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
         let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
-        let freeform = reader.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
-        let defined = reader.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
-        let tags = match freeform.is_empty() && defined.0.is_empty() {
-            true => config.tags.clone(),
-            false => Tags { freeform, defined },
-        };
         let spec = Self {
             kind,
             is_internal,
@@ -213,7 +172,7 @@ impl LoadBalancerSpec {
             mode,
             sources,
             preserves_source,
-            tags,
+            tags: reader.tags(config),
             selector: reader.selector(),
             rule_sets,
             ip_mode: reader.annotations.get(&key::IP_MODE).map(|it| it.0),
