@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::api::created;
-use crate::instances::{Source, ocid};
+use crate::instance::ocid;
+use crate::instances::Source;
 
 /// The key of an instance's metadata that says how many addresses its Pods get, and from which ranges.
 const METADATA: &str = "flexcidr-primary-vnic";

@@ -16,6 +16,7 @@ pub mod annotations;
 mod api;
 pub mod config;
 mod credentials;
+mod instance;
 mod instances;
 mod ipam;
 mod load_balancers;
@@ -27,6 +28,7 @@ mod provider;
 mod region;
 mod signature;
 mod subnets;
+mod vnics;
 
 pub use provider::{Oci, factory};
 

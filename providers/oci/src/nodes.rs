@@ -7,7 +7,8 @@ use futures::future::join_all;
 use provider_kit::inventory::{Inventory, Machine, priority};
 
 use crate::annotations::NODE_COMPARTMENT;
-use crate::instances::{IDS, Instance, Source};
+use crate::instance::{IDS, Instance};
+use crate::instances::Source;
 
 /// Machine source for Nodes, by instances.
 pub(crate) struct Nodes(pub(crate) Inventory<Source>);

@@ -8,7 +8,7 @@ use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use crate::api::Api;
-use crate::instances::ocid;
+use crate::instance::ocid;
 
 /// The pause between two rounds.
 const INTERVAL: Duration = Duration::from_secs(240 * 60);

@@ -16,7 +16,8 @@ use provider_kit::transport::{Call, Connector, Priority, Tls, network};
 
 use crate::api::Api;
 use crate::config::Config;
-use crate::instances::{Source, ocid};
+use crate::instance::ocid;
+use crate::instances::Source;
 use crate::ipam::FlexRanges;
 use crate::load_balancers::{LoadBalancers, is_group};
 use crate::nodes::{Nodes, node_patch};
@@ -62,7 +63,7 @@ impl Oci {
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
         let cloud = LoadBalancers::new(api.clone(), inventory.clone(), cluster.clone(), Some(of_account));
-        let polling = Polling { max_interval: Duration::from_secs(5), ..Polling::default() };
+        let polling = Polling { first: Duration::from_secs(1), ..Polling::default() };
         let options = Options {
             polling,
             targets_follow_addresses: true,

@@ -2,7 +2,7 @@
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, ResourceGraph, ResourceKey, State};
-use provider_kit::transport::{Answer, Call, Priority};
+use provider_kit::transport::{Answer, Call};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
@@ -141,10 +141,10 @@ impl LoadBalancers {
     /// Leaves instances out of backends that no longer exist: their Nodes are deleted soon, and until then they count by
     /// their addresses.
     pub(super) async fn forget_missing_targets(&self, sets: &mut Value) -> Result<()> {
-        let list = self.instances.snapshot(Priority::Urgent).await?;
+        let existing = self.instances.source().existing().await?;
         let sets = sets.as_object_mut().into_iter().flatten();
         for backend in sets.filter_map(|(_, set)| set["backends"].as_array_mut()).flatten() {
-            if backend["targetId"].as_str().is_some_and(|id| list.by_id(id).is_none()) {
+            if backend["targetId"].as_str().is_some_and(|id| !existing.contains(id)) {
                 backend.as_object_mut().map(|it| it.remove("targetId"));
             }
         }

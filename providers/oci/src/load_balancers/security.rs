@@ -14,7 +14,8 @@ use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
-use super::spec::{LoadBalancerSpec, health_port};
+use super::reader::health_port;
+use super::spec::LoadBalancerSpec;
 use crate::annotations::SecurityMode;
 use crate::api::Api;
 use crate::config::Config;

@@ -4,20 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cloud_provider::{AddressType, Node, Service};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use provider_kit::annotations::{Annotation, Annotations, Parsed};
-use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
-use provider_kit::load_balancers::{ServicePort, service_ports};
+use ipnet::IpNet;
+use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::node_selector::NodeSelector;
-use provider_kit::source_ranges::configured_source_ranges;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::objects::Form;
+use super::reader::Reader;
 use crate::annotations::{self as key, LoadBalancerKind, SecurityMode, TlsSettings};
 use crate::config::{Config, Tags};
-
-/// The port at which kube-proxy tells if a Node is healthy.
-const KUBE_PROXY_HEALTH: u16 = 10_256;
 
 /// Load balancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
@@ -102,146 +96,6 @@ fn families(service: &Service) -> Families {
     }
 }
 
-/// Returns the port of the Nodes that health checks of a Service use.
-pub(super) fn health_port(service: &Service) -> u16 {
-    HealthCheck::of(service).and_then(|it| u16::try_from(it.port).ok()).unwrap_or(KUBE_PROXY_HEALTH)
-}
-
-/// Merges ports with the same number and node port: a network load balancer serves both protocols with one listener.
-fn merged(ports: &[ServicePort], is_network: bool) -> Vec<(ServicePort, &'static str)> {
-    let mut all: Vec<(ServicePort, &'static str)> = Vec::new();
-    for port in ports {
-        match all.iter_mut().find(|(it, _)| is_network && it.number == port.number) {
-            Some((_, transport)) => *transport = "TCP_AND_UDP",
-            None => all.push((*port, port.protocol)),
-        }
-    }
-    all
-}
-
-/// The annotations of one Service, of the kind that it asks for.
-struct Reader<'a> {
-    annotations: Annotations<'a>,
-    service: &'a Service,
-    is_network: bool,
-}
-
-impl Reader<'_> {
-    /// Returns the value of the annotation for this kind.
-    fn pick<T>(&mut self, load_balancer: &Annotation<T>, network: &Annotation<T>) -> Option<T> {
-        self.annotations.get(if self.is_network { network } else { load_balancer })
-    }
-
-    /// Returns the value of an annotation that only load balancers have.
-    fn proxied<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
-        if self.is_network { None } else { self.annotations.get(annotation) }
-    }
-
-    /// Returns the value of an annotation that only network load balancers have.
-    fn network<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
-        if self.is_network { self.annotations.get(annotation) } else { None }
-    }
-
-    /// Returns the value of an annotation that only load balancers have, and that counts as unset if it is empty.
-    fn filled<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
-        annotation.text_on(self.service)?;
-        self.proxied(annotation)
-    }
-
-    fn shape(&mut self) -> Option<(String, Option<(u32, u32)>)> {
-        let shape = self.proxied(&key::SHAPE);
-        if let Some(shape) = shape.as_ref().filter(|it| !it.eq_ignore_ascii_case("flexible")) {
-            return Some((shape.clone(), None));
-        }
-        let limits = [&key::SHAPE_MIN, &key::SHAPE_MAX];
-        let [min, max] = limits.map(|annotation| self.filled(annotation));
-        if shape.is_none() && min.or(max).is_none() {
-            return None;
-        }
-        for annotation in limits {
-            if shape.is_some() && annotation.text_on(self.service).is_none() {
-                self.annotations
-                    .mistake(format!("annotation {} is missing: shape flexible needs it", annotation.key()));
-            }
-        }
-        let (min, max) = (min.unwrap_or(10), max.unwrap_or(100));
-        Some(("flexible".to_owned(), Some((min, max.max(min)))))
-    }
-
-    fn ports(&mut self) -> Vec<PortSpec> {
-        let ports = service_ports(self.service, &["TCP", "UDP"]).unwrap_or_else(|error| {
-            self.annotations.mistake(error.to_string());
-            Vec::new()
-        });
-        if !self.is_network && ports.iter().any(|port| port.protocol == "UDP") {
-            let text = format!("a load balancer serves no UDP port; set annotation {}: nlb", key::KIND.key());
-            self.annotations.mistake(text);
-        }
-        let protocol = self.proxied(&key::BACKEND_PROTOCOL_KEY).map_or("TCP", |it| it.0);
-        let tls = self.proxied(&key::TLS_PORTS).unwrap_or_default();
-        let certificate = key::TLS_SECRET.text_on(self.service).or(key::TLS_CERTIFICATE_IDS.text_on(self.service));
-        let (timeout, version) = (self.filled(&key::IDLE_TIMEOUT), self.filled(&key::PROXY_PROTOCOL));
-        let ppv2 = self.network(&key::PPV2);
-        let port = |(port, transport): (ServicePort, &'static str)| {
-            let is_tls = tls.contains(&port.number);
-            if protocol == "GRPC" && !(is_tls && certificate.is_some()) {
-                self.annotations.mistake(format!(
-                    "port {}: protocol GRPC needs TLS; add the port to annotation {}, and a certificate with annotation {}",
-                    port.number,
-                    key::TLS_PORTS.key(),
-                    key::TLS_SECRET.key()
-                ));
-            }
-            let default = if protocol == "HTTP" { 60 } else { 300 };
-            let timeout = timeout.or(version.map(|_| default));
-            let mut listener = json!({});
-            if let Some(timeout) = timeout {
-                listener["connectionConfiguration"] = json!({ "idleTimeout": timeout });
-                if let Some(version) = version {
-                    listener["connectionConfiguration"]["backendTcpProxyProtocolVersion"] = version.into();
-                }
-            }
-            if let Some(ppv2) = ppv2 {
-                listener["isPpv2Enabled"] = ppv2.into();
-            }
-            let protocol = if self.is_network { transport } else { protocol };
-            PortSpec { number: port.number, node_port: port.node_port, transport, protocol, is_tls, listener }
-        };
-        merged(&ports, self.is_network).into_iter().map(port).collect()
-    }
-
-    /// Returns the mode of security rules. Each kind has an annotation and a default of its own.
-    fn mode(&mut self, config: &Config) -> SecurityMode {
-        let list = self.pick(&key::LIST_MODE, &key::NETWORK_LIST_MODE);
-        let default = if self.is_network { SecurityMode::None } else { config.security_mode };
-        self.annotations.get(&key::RULE_MODE).or(list).unwrap_or(default)
-    }
-
-    /// Returns the settings of all backend sets, whether clients' addresses are preserved, and the port of health checks.
-    fn set(&mut self) -> (Value, bool, u16) {
-        let port = health_port(self.service);
-        let retries = self.pick(&key::CHECK_RETRIES, &key::NETWORK_CHECK_RETRIES);
-        let timeout = self.pick(&key::CHECK_TIMEOUT, &key::NETWORK_CHECK_TIMEOUT);
-        let interval = self.pick(&key::CHECK_INTERVAL, &key::NETWORK_CHECK_INTERVAL);
-        let policy = self.pick(&key::POLICY, &key::NETWORK_POLICY).unwrap_or_default().0;
-        let mut set = json!({"policy": policy, "healthChecker": {
-            "protocol": "HTTP", "port": port, "urlPath": "/healthz", "returnCode": 200,
-            "retries": retries, "timeoutInMillis": timeout, "intervalInMillis": interval,
-        }});
-        let is_local = requests_only_local_traffic(self.service);
-        let preserves = self.network(&key::PRESERVE_SOURCE);
-        if preserves.is_some() && !is_local {
-            let text = "is possible only with externalTrafficPolicy: Local";
-            self.annotations.mistake(format!("annotation {}: {text}", key::PRESERVE_SOURCE.key()));
-        }
-        let preserves = self.is_network && is_local && preserves.unwrap_or(true);
-        if self.is_network {
-            set["isPreserveSource"] = preserves.into();
-        }
-        (set, preserves, port)
-    }
-}
-
 impl LoadBalancerSpec {
     /// Returns the mode of security rules of a Service's load balancer of this kind, whatever kind the Service asks for.
     pub(crate) fn mode_of(service: &Service, is_network: bool, config: &Config) -> SecurityMode {
@@ -275,16 +129,7 @@ impl LoadBalancerSpec {
             let text = "security lists get no rules for UDP; use security-rule-management-mode NSG or None";
             reader.annotations.mistake(text);
         }
-        let named = if is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };
-        let is_subnet_named = named.map(|annotation| reader.annotations.is_set(annotation));
-        let mut subnets: Vec<_> = (0..2).map(|at| config.subnets.get(at).cloned()).collect();
-        for (at, annotation) in named.into_iter().enumerate().take(if is_network { 1 } else { 2 }) {
-            let value = reader.annotations.get(annotation).filter(|it| !it.is_empty());
-            subnets[at] = value.or_else(|| subnets[at].take());
-        }
-        if is_network {
-            subnets.truncate(1);
-        }
+        let (subnets, is_subnet_named) = reader.subnets(config);
         let assigned = [
             reader.annotations.get(&key::ASSIGNED_V4).map(|ip| ip.to_string()),
             reader.annotations.get(&key::ASSIGNED_V6),
@@ -300,44 +145,14 @@ impl LoadBalancerSpec {
                 reader.annotations.mistake(format!("annotation {annotation} is possible with {kinds} only"));
             }
         }
-        let mut sources = configured_source_ranges(service).unwrap_or_else(|error| {
-            reader.annotations.mistake(error.to_string());
-            BTreeSet::new()
-        });
-        // The range that stands for all addresses stands for those of both families.
-        if sources.is_empty() || sources.iter().eq([&IpNet::from(Ipv4Net::default())]) {
-            sources.clear();
-            let families = service.spec.as_ref().and_then(|it| it.ip_families.clone()).unwrap_or_default();
-            let has = |family: &str| families.iter().any(|it| it == family);
-            sources.extend((has("IPv4") || !has("IPv6")).then_some(IpNet::from(Ipv4Net::default())));
-            sources.extend(has("IPv6").then_some(IpNet::from(Ipv6Net::default())));
-        }
+        let sources = reader.sources();
         let families = families(service);
-        let reserved_ip = reserved_ip(&mut reader, is_internal);
-        check_service(&mut reader, families);
-        let account = reader.annotations.get(&key::WORKLOAD_ACCOUNT);
-        let is_name = |it: &str| !it.is_empty() && it.bytes().all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric());
-        if let Some(name) = account.filter(|it| !is_name(it)) {
-            let key = key::WORKLOAD_ACCOUNT.key();
-            reader.annotations.mistake(format!("annotation {key}: {name:?} is not the name of a ServiceAccount"));
-        }
+        let reserved_ip = reader.reserved_ip(is_internal);
+        reader.check_service(families);
+        reader.check_names(kind);
         reader.annotations.get(&key::COMPARTMENT);
-        if let Some(id) =
-            reader.annotations.get(&key::LOAD_BALANCER_ID).filter(|id| Form::of_id(id) != Form::of_kind(kind))
-        {
-            let (key, wanted) = (key::LOAD_BALANCER_ID.key(), Form::of_kind(kind).name);
-            reader
-                .annotations
-                .mistake(format!("annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"));
-        }
         let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
         let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
-        let freeform = reader.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
-        let defined = reader.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
-        let tags = match freeform.is_empty() && defined.0.is_empty() {
-            true => config.tags.clone(),
-            false => Tags { freeform, defined },
-        };
         let spec = Self {
             kind,
             is_internal,
@@ -357,8 +172,8 @@ impl LoadBalancerSpec {
             mode,
             sources,
             preserves_source,
-            tags,
-            selector: selector(&mut reader),
+            tags: reader.tags(config),
+            selector: reader.selector(),
             rule_sets,
             ip_mode: reader.annotations.get(&key::IP_MODE).map(|it| it.0),
             external_only: reader.network(&key::EXTERNAL_ONLY).unwrap_or_default() && !is_internal,
@@ -386,42 +201,5 @@ impl LoadBalancerSpec {
         };
         let internal = of(&AddressType::InternalIP);
         if is_ipv6 { internal.or_else(|| of(&AddressType::ExternalIP)) } else { internal }
-    }
-}
-
-fn selector(reader: &mut Reader<'_>) -> Option<NodeSelector> {
-    let annotation = if reader.is_network { &key::NETWORK_SELECTOR } else { &key::SELECTOR };
-    let text = reader.annotations.get(annotation).filter(|it| !it.is_empty())?;
-    match NodeSelector::parse(&text) {
-        Ok(selector) => Some(selector),
-        Err(error) => {
-            reader.annotations.mistake(format!("annotation {}: {text:?} is no selector: {error}", annotation.key()));
-            None
-        }
-    }
-}
-
-fn reserved_ip(reader: &mut Reader<'_>, is_internal: bool) -> Option<IpAddr> {
-    let text = reader.service.spec.as_ref()?.load_balancer_ip.clone().filter(|it| !it.is_empty())?;
-    let Ok(ip) = text.parse() else {
-        reader.annotations.mistake(format!("loadBalancerIP {text:?} is not an IP address"));
-        return None;
-    };
-    if is_internal {
-        reader
-            .annotations
-            .mistake("loadBalancerIP must not be set on an internal load balancer: it is a reserved public address");
-    }
-    Some(ip)
-}
-
-fn check_service(reader: &mut Reader<'_>, families: Families) {
-    let spec = reader.service.spec.as_ref();
-    if spec.and_then(|it| it.session_affinity.as_deref()).is_some_and(|it| it != "None") {
-        reader.annotations.mistake("sessionAffinity must be None: the cloud keeps no client at its backend");
-    }
-    if !reader.is_network && families == Families::Ipv6 {
-        let text = format!("a load balancer cannot be reached by IPv6 alone; set annotation {}: nlb", key::KIND.key());
-        reader.annotations.mistake(text);
     }
 }

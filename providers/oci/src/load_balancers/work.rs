@@ -49,17 +49,31 @@ impl WorkRequests {
         self.0.lock().insert(balancer.to_owned(), request);
     }
 
-    pub(super) fn end(&self, balancer: &str) {
-        self.0.lock().remove(balancer);
-    }
-
     pub(super) fn is_known(&self, balancer: &str) -> bool {
         self.0.lock().contains_key(balancer)
     }
 
+    /// Returns `true` if the work request creates the load balancer.
+    pub(super) fn creates(&self, balancer: &str) -> bool {
+        self.0.lock().get(balancer).is_some_and(|it| it.change == "PROVISION")
+    }
+
+    /// Notes that the load balancer's work request has succeeded.
+    pub(super) fn succeeded(&self, api: &Api, form: &Form, balancer: &str) {
+        self.finish(api, form, balancer, true);
+    }
+
+    fn finish(&self, api: &Api, form: &Form, balancer: &str, is_success: bool) {
+        let ended = self.0.lock().remove(balancer).filter(|it| !it.id.is_empty());
+        if let Some(WorkRequest { change, begun, .. }) = ended {
+            let metric = format!("{}_{change}", form.name.to_uppercase());
+            api.monitoring.push(&metric, begun.elapsed(), balancer, is_success);
+        }
+    }
+
     /// Reads the state of a load balancer's work request.
     pub(super) async fn state(&self, api: &Api, form: &Form, balancer: &str) -> Result<Work> {
-        let Some(WorkRequest { id: request, change, begun }) = self.0.lock().get(balancer).cloned() else {
+        let Some(WorkRequest { id: request, .. }) = self.0.lock().get(balancer).cloned() else {
             return Ok(Work::Done);
         };
         let is_open = |it: &Value| ["ACCEPTED", "IN_PROGRESS", "CANCELING"].iter().any(|open| it[form.state] == *open);
@@ -80,11 +94,7 @@ impl WorkRequests {
             if all.iter().any(is_open) { Work::Running } else { Work::Done }
         };
         if !matches!(work, Work::Running) {
-            self.end(balancer);
-            if !request.is_empty() {
-                let metric = format!("{}_{change}", form.name.to_uppercase());
-                api.monitoring.push(&metric, begun.elapsed(), balancer, matches!(work, Work::Done));
-            }
+            self.finish(api, form, balancer, matches!(work, Work::Done));
         }
         Ok(work)
     }

@@ -4,7 +4,7 @@ use cloud_provider::CloudProvider;
 use oci_fake::{Fault, LB_SUBNET, NODE_SUBNET};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, UID, rules, service};
+use crate::harness::{Harness, UID, other_service, rules, service};
 
 const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 const OCI: &str = "oci.oraclecloud.com/";
@@ -394,6 +394,27 @@ async fn listener_with_the_protocol_in_lower_case_is_the_services() {
     let provider = harness.started().await;
     harness.ensure(&provider, &mut http).await.unwrap();
     assert_eq!(harness.fake.fault_injector().changes(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancers_in_creation_are_polled_with_one_list() {
+    let harness = Harness::new();
+    harness.fake.lock().work_time = std::time::Duration::from_secs(20);
+    let provider = harness.started().await;
+    let mode = format!("{OCI}security-rule-management-mode");
+    let uid = |number: usize| format!("{number:08}-3f3e-4c57-a1b5-9f5f2a7d8c11");
+    let web = |number| other_service(&format!("web-{number}"), &uid(number), &[(&mode, "None")], 80);
+    let mut services: Vec<_> = (0..10).map(web).collect();
+    let all = services.iter_mut().map(|it| harness.ensure(&provider, it));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    let requests = harness.fake.fault_injector().requests();
+    let count = |route: &str| requests.iter().filter(|it| it.route == route).count();
+    assert_eq!((count("POST /loadBalancers"), count("GET /networkLoadBalancers")), (10, 1));
+    // One of each names the load balancer, and one or two are polled alone.
+    let work = count("GET /loadBalancerWorkRequests/{id}");
+    // One of all, one for each new Service before its creation, and a poll every few seconds.
+    let lists = count("GET /loadBalancers");
+    assert!(work <= 20 && lists <= 25, "{work} reads of work requests, {lists} lists");
 }
 
 #[tokio::test(start_paused = true)]

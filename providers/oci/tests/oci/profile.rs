@@ -278,7 +278,7 @@ impl CloudProfile for OciCloud {
             services: SERVICES,
             initialised: Limit { changes: 0, reads: 10 },
             // A load balancer, and the security lists of its subnet and of the Nodes.
-            created: Limit { changes: SERVICES + lists * 2 * SERVICES, reads: 8 * SERVICES + 20 },
+            created: Limit { changes: SERVICES + lists * 2 * SERVICES, reads: 5 * SERVICES + 20 },
             // The subnets of the Nodes: three lists.
             unchanged: Limit { changes: 0, reads: 3 },
             steady: Limit { changes: 0, reads: 60 },
