@@ -13,7 +13,8 @@ pub trait Machines: Send + Sync + 'static {
     /// if none of the cluster's machines is found either, the credential is another project's.
     ///
     /// # Errors
-    /// *Invalid* for a Node that is no machine of this cloud; otherwise the cloud's answer.
+    /// *Invalid* for a Node that is no machine of this cloud, which is left out of the proof; otherwise the cloud's answer,
+    /// with another kind, so that a request that the cloud refuses does not leave out all Nodes.
     async fn has(&self, node: &Node) -> Result<bool>;
 
     /// Returns the IDs of all machines. Used when the cloud refuses a change because a target no longer exists.

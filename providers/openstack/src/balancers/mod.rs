@@ -174,7 +174,10 @@ impl Machines for NovaServers {
         if self.0.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
             return Err(Error::invalid(format!("{} is in another region", node.provider_id)));
         }
-        let found: Option<Value> = self.0.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
+        // A refusal such as a 400 is about the request; *invalid* would say that the Node is no server of this cloud.
+        let read =
+            |error: Error| if error.is_invalid() { error.context(format!("server {}", id.server)) } else { error };
+        let found: Option<Value> = self.0.compute.find(Call::get("/servers/{id}", &[id.server])).await.map_err(read)?;
         Ok(found.is_some())
     }
 

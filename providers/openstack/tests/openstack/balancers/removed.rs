@@ -1,5 +1,6 @@
 //! Deletion of a Service: the order of the requests, and the objects that remain.
 
+use openstack_fake::Fault;
 use serde_json::json;
 
 use super::scene::{NAME, Scene};
@@ -55,6 +56,18 @@ async fn what_outlives_a_load_balancer_that_somebody_deleted_goes_with_the_servi
     scene.delete("web").await;
     assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
     assert!(scene.fake.floating_ips().is_empty(), "{:#?}", scene.fake.floating_ips());
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_cannot_be_read_do_not_prove_that_a_load_balancer_is_gone() {
+    let mut scene = Scene::new();
+    scene.ensure("web").await;
+    // As the credential of another project shows it.
+    scene.fake.remove_load_balancer(NAME);
+    scene.fake.fail(Fault::refused("GET /servers/{id}", 400));
+    scene.start().await;
+    let error = scene.try_delete("web").await.unwrap_err().to_string();
+    assert!(error.contains("cannot verify that load balancer") && error.contains("400"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
