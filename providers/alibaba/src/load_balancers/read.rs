@@ -159,7 +159,12 @@ impl AlibabaLoadBalancers {
     /// Reads the load balancers of one kind that a Service may have: by tag, by name, and those of the user.
     async fn candidates(&self, is_network: bool, identity: &Identity<'_>) -> Result<Vec<Found>> {
         let share = Share::of(identity);
-        let wanted = Wanted { name: default_name(identity), share_tag: share.tag() };
+        let wanted = Wanted {
+            name: default_name(identity),
+            share_tag: share.tag(),
+            is_new: is_new(identity.service),
+            is_other_kind: self::is_network(identity.kind) != is_network,
+        };
         let requested = identity.requested_id.as_deref().filter(|id| is_network_id(id) == is_network);
         let by_id = async {
             match requested {

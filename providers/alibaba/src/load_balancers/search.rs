@@ -27,6 +27,10 @@ pub(super) struct Wanted {
     pub(super) name: String,
     /// The tag of the Service's share in a load balancer of the user.
     pub(super) share_tag: String,
+    /// The Service never had a load balancer.
+    pub(super) is_new: bool,
+    /// The Service has another kind now, so that a list would hardly show one.
+    pub(super) is_other_kind: bool,
 }
 
 impl Wanted {
@@ -59,24 +63,29 @@ impl Searches {
 }
 
 /// Searches the list of all load balancers of the region, or searches for each Service where the last list took more
-/// requests. The list of a region often has one page: the first quota of an account is 60 load balancers.
+/// requests. The list of a region often has one page: the first quota of an account is 60 load balancers. A list without
+/// the load balancer of a Service that may have one proves nothing: an empty answer has no page that could be missing.
 async fn search(api: &Api, is_network: bool, wanted: &[Wanted], pages: &AtomicUsize) -> Vec<Result<Vec<Value>>> {
-    if pages.load(Ordering::Relaxed) <= REQUESTS * wanted.len() {
-        let found = balancers(api, is_network, None).await;
-        if let Ok(found) = &found {
-            pages.store(found.pages(), Ordering::Relaxed);
-        }
-        match found.and_then(|found| Ok(found.complete()?.into_items())) {
-            Ok(all) => {
-                let of = |it: &Wanted| Ok(all.iter().filter(|found| it.has(found)).cloned().collect());
-                return wanted.iter().map(of).collect();
+    let mut listed = None;
+    let expected = wanted.iter().filter(|it| !it.is_other_kind).count();
+    if expected > 0 && pages.load(Ordering::Relaxed) <= REQUESTS * expected {
+        match balancers(api, is_network, None).await {
+            Ok(found) => {
+                pages.store(found.pages(), Ordering::Relaxed);
+                // After a partial list, each Service is searched for.
+                listed = found.complete().ok().map(CompleteListing::into_items);
             }
-            Err(error) => {
-                tracing::debug!(%error, "the list of load balancers is incomplete; each Service is searched for")
-            }
+            Err(error) => return vec![Err(error); wanted.len()],
         }
     }
-    join_all(wanted.iter().map(|it| search_one(api, is_network, it))).await
+    join_all(wanted.iter().map(async |it| {
+        let found = listed.as_ref().map(|all| all.iter().filter(|found| it.has(found)).cloned().collect::<Vec<_>>());
+        match found {
+            Some(found) if it.is_new || !found.is_empty() => Ok(found),
+            _ => search_one(api, is_network, it).await,
+        }
+    }))
+    .await
 }
 
 async fn search_one(api: &Api, is_network: bool, wanted: &Wanted) -> Result<Vec<Value>> {
