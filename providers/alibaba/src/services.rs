@@ -81,7 +81,8 @@ fn needs_load_balancer(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_none() && kind == Some("LoadBalancer")
 }
 
-fn has_finalizer(service: &Service) -> bool {
+/// Returns `true` for a Service that the Go program has begun to sync.
+pub(crate) fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|it| FINALIZERS.contains(&&**it))
 }
 

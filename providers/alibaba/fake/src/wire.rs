@@ -62,8 +62,8 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     let key = value("AccessKeyId").map(|id| format!("Credential={id},"));
     let narrow = ["LoadBalancerName", "LoadBalancerNames.1", "LoadBalancerId", "LoadBalancerIds.1"];
     let is_narrow = action == "DescribeLoadBalancers" || action == "ListLoadBalancers";
-    let is_narrow =
-        is_narrow && (narrow.iter().any(|it| value(it).is_some()) || value("Tag.1.Key") != Some("ack.aliyun.com"));
+    let is_narrow = is_narrow
+        && (narrow.iter().any(|it| value(it).is_some()) || value("Tag.1.Key").is_some_and(|it| it != "ack.aliyun.com"));
     let path = format!("/{product}/{action}{}", if is_narrow { "/some" } else { "" });
     head.uri = Uri::try_from(path).unwrap_or_default();
     head.headers.remove(header::CONTENT_LENGTH);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::apply::Work;
 use super::names::is_reused;
-use super::read::{created_id, list, text};
+use super::read::{created_id, text};
 use crate::api::{Query, VPC, tag_list};
 
 impl Work<'_> {
@@ -29,12 +29,12 @@ impl Work<'_> {
                 "ModificationProtectionReason": "managed.by.ack", "InstanceChargeType": "PayByCLCU"});
             let query = query.fields(defaults).fields(plain.clone().matching(|key| key != "NetworkType"));
             let query = query.set("LoadBalancerName", &name);
-            self.check_account().await?;
+            self.cloud.account.check_lately().await?;
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
             let id = created_id(&answer, "LoadBalancerId")?;
             // The credential may have become another account's since the check, and would not show this CLB again.
-            if let Err(error) = self.check_account().await {
+            if let Err(error) = self.cloud.account.check().await {
                 return Err(self.discarded(&id, error).await);
             }
             let head = ObservedLoadBalancer { id, ingress, ..self.change.outcome(1).unwrap_or_default() };
@@ -58,18 +58,6 @@ impl Work<'_> {
         outcome.graph = Some(graph.balancer(created.set("LoadBalancerName", name).tagged(&tags)));
         // The creation of an NLB takes a part of the settings only.
         Ok(if self.is_network { Applied::PlanAgain(Box::new(outcome)) } else { Applied::Shown(1, Box::new(outcome)) })
-    }
-
-    /// Refuses a credential of another account, where a public CLB could be created all the same.
-    async fn check_account(&self) -> Result<()> {
-        let vpc = self.cloud.api.metadata.vpc().await?;
-        let answer: Value = self.cloud.api.read(Query::new(VPC, "DescribeVpcs").set("VpcId", &vpc)).await?;
-        match list(&answer["Vpcs"], "Vpc").any(|it| text(it, "VpcId") == vpc) {
-            true => Ok(()),
-            false => Err(Error::unauthorized(format!(
-                "the account of the credential has no VPC {vpc}; check the credential and Global.vpcid"
-            ))),
-        }
     }
 
     /// Deletes a new CLB whose account could not be confirmed, and returns the reason.

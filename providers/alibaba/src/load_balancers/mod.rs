@@ -1,5 +1,6 @@
 //! Load balancers of both kinds, classic (CLB) and network (NLB): what a Service wants. The rest is the kit's.
 
+mod account;
 mod apply;
 mod backends;
 mod certificates;
@@ -11,6 +12,7 @@ mod model;
 mod names;
 mod ports;
 mod read;
+mod search;
 mod settings;
 mod spec;
 mod whole;
@@ -34,7 +36,9 @@ use provider_kit::paging::ListResult;
 use provider_kit::status::shown;
 use serde_json::Value;
 
+use self::account::Account;
 use self::names::{is_network, is_reused};
+use self::search::Searches;
 use self::spec::Spec;
 use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
@@ -47,6 +51,8 @@ const ID: &str = "id";
 const OWNER: &str = "owner";
 /// Record of the tags that come from the annotation.
 const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
+/// Time for which reads of a Service wait for those of others, to share a request.
+const WINDOW: Duration = Duration::from_millis(20);
 /// Settings that cannot be changed.
 const IMMUTABLE: [&str; 9] = [
     "NetworkType",
@@ -63,6 +69,8 @@ const IMMUTABLE: [&str; 9] = [
 /// The load balancers of a region.
 struct AlibabaLoadBalancers {
     api: Api,
+    account: Account,
+    searches: Searches,
     endpoints: Endpoints,
     events: EventDeduplicator,
     /// EIPs by the CLBs that they are bound to, for Services that show them.
@@ -94,7 +102,8 @@ pub(crate) fn load_balancers(
     let events = EventDeduplicator::new(cluster.events().clone());
     let endpoints = Endpoints::new(cluster.clone(), setup.fence.clone());
     let (eips, gates, ids) = (Mutex::default(), Mutex::default(), Arc::clone(ids));
-    let cloud = AlibabaLoadBalancers { api, endpoints, events, eips, gates, ids };
+    let (account, searches) = (Account::new(&api), Searches::new(&api));
+    let cloud = AlibabaLoadBalancers { api, account, searches, endpoints, events, eips, gates, ids };
     LoadBalancerEngine::of(cloud, Arc::new(source), options)
 }
 

@@ -2,19 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::{CompleteListing, Error, Result};
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::{CompleteListing, Error, Result, Service};
 use futures::future::try_join_all;
 use futures::try_join;
-use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State};
 use provider_kit::paging::ListResult;
+use provider_kit::status::shown;
 use serde_json::{Value, json};
 
 use super::names::{CLUSTER_TAG, NAME_TAG, NETWORK, Part, SHARE_TAG, Share, is_network, kind};
+use super::search::{self, Wanted, balancers};
 use super::whole::{pool_name, servers};
 use super::{AlibabaLoadBalancers, ID};
 use crate::annotations as key;
-use crate::api::{NLB, Query, SLB};
+use crate::api::{NLB, Query};
+use crate::services::has_finalizer;
 
 /// Prefix of the ID of what is left of an NLB; its name follows.
 pub(super) const LEFT: &str = "left of ";
@@ -126,27 +129,8 @@ impl Found {
 }
 
 impl AlibabaLoadBalancers {
-    /// Reads load balancers by a parameter.
-    async fn balancers(&self, is_network: bool, key: &str, value: Value) -> Result<ListResult<Value>> {
-        match is_network {
-            true => {
-                self.tokens(Query::new(NLB, "ListLoadBalancers").set(key, value), "/LoadBalancers", "LoadBalancerId")
-                    .await
-            }
-            false => {
-                let query = Query::new(SLB, "DescribeLoadBalancers").set(key, value);
-                self.api.pages(query, 100, "/LoadBalancers/LoadBalancer", id_of).await
-            }
-        }
-    }
-
-    async fn tokens(&self, query: Query, place: &str, key: &'static str) -> Result<ListResult<Value>> {
-        let key = move |it: &Value| text(it, key).to_owned();
-        self.api.tokens(query, ("MaxResults", 100), place, &SharedPriority::default(), key).await
-    }
-
     pub(super) async fn all_of(&self, query: Query, place: &str, key: &'static str) -> Result<Vec<Value>> {
-        self.tokens(query, place, key).await?.complete().map(CompleteListing::into_items)
+        search::all_of(&self.api, query, place, key).await
     }
 
     /// Reads the server groups of NLBs of the cluster with this tag, those of shares among them.
@@ -174,10 +158,12 @@ impl AlibabaLoadBalancers {
 
     /// Reads the load balancers of one kind that a Service may have: by tag, by name, and those of the user.
     async fn candidates(&self, is_network: bool, identity: &Identity<'_>) -> Result<Vec<Found>> {
-        let (name, share) = (default_name(identity), Share::of(identity));
-        let (name_key, names) = match is_network {
-            true => ("LoadBalancerNames", json!([name])),
-            false => ("LoadBalancerName", json!(name)),
+        let share = Share::of(identity);
+        let wanted = Wanted {
+            name: default_name(identity),
+            share_tag: share.tag(),
+            is_new: is_new(identity.service),
+            is_other_kind: self::is_network(identity.kind) != is_network,
         };
         let requested = identity.requested_id.as_deref().filter(|id| is_network_id(id) == is_network);
         let by_id = async {
@@ -186,19 +172,15 @@ impl AlibabaLoadBalancers {
                 None => Ok(Vec::new()),
             }
         };
-        let (tagged, named, shared, requested) = try_join!(
-            self.balancers(is_network, "Tag", json!([{"Key": NAME_TAG, "Value": name}])),
-            self.balancers(is_network, name_key, names),
-            self.balancers(is_network, "Tag", json!([{"Key": share.tag()}])),
-            by_id,
-        )?;
+        let (searched, requested) = try_join!(self.searches.find(is_network, wanted.clone()), by_id)?;
+        let (own, shared): (Vec<_>, Vec<_>) = searched.into_iter().partition(|it| wanted.is_own(it));
         let mut found: Vec<Found> = Vec::new();
         let mut add = |it: Value, share: Option<&Share>, groups: &[String]| {
             if !found.iter().any(|known| id_of(&known.it) == id_of(&it)) {
                 found.push(Found { it, share: share.cloned(), groups: groups.into() });
             }
         };
-        for it in tagged.complete()?.into_items().into_iter().chain(named.complete()?.into_items()) {
+        for it in own {
             add(it, None, &[]);
         }
         let groups: Vec<_> = key::groups_of(identity.service).into_values().collect();
@@ -217,13 +199,13 @@ impl AlibabaLoadBalancers {
                 }
             }
         }
-        for it in shared.complete()?.into_items() {
+        for it in shared {
             add(it, Some(&share), &groups);
         }
         Ok(found)
     }
 
-    /// Reads what a Service has: of both kinds if it can change the kind, and what is left of an NLB.
+    /// Reads what a Service has: of both kinds if it can have changed the kind, and what is left of an NLB.
     pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let is_network = is_network(identity.kind);
         let of = async |is_meant: bool, is_network: bool| match is_meant {
@@ -231,11 +213,12 @@ impl AlibabaLoadBalancers {
             false => Ok(Vec::new()),
         };
         // The class of a Service, which decides about the kind without this feature, does not change.
-        let moves = self.api.config.has_type_annotation;
+        let is_new = is_new(identity.service);
+        let moves = self.api.config.has_type_annotation && !is_new;
         let (classic, network) = try_join!(of(moves || !is_network, false), of(moves || is_network, true))?;
         let left = async {
             // The server groups of a share are read with it.
-            let is_meant = network.is_empty() && (is_network || moves && identity.is_leaving());
+            let is_meant = network.is_empty() && !is_new && (is_network || moves && identity.is_leaving());
             if is_meant { self.left_of(&default_name(identity), true).await } else { Ok(None) }
         };
         let (classic, network, left) = try_join!(self.whole_classic(&classic), self.whole_network(&network), left)?;
@@ -250,7 +233,7 @@ impl AlibabaLoadBalancers {
                 true => ("LoadBalancerIds", json!(ids)),
                 false => ("LoadBalancerId", json!(ids.join(","))),
             };
-            self.balancers(is_network, key, value).await?.complete().map(CompleteListing::into_items)
+            balancers(&self.api, is_network, Some((key, value))).await?.complete().map(CompleteListing::into_items)
         };
         let chunks = ids.chunks(if is_network { other } else { size });
         try_join_all(chunks.map(read)).await.map(|all| all.concat())
@@ -284,11 +267,10 @@ impl AlibabaLoadBalancers {
     /// balancers of the user are read for their Services.
     pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let cluster = &self.api.config.cluster;
-        let tag = json!([{"Key": CLUSTER_TAG, "Value": cluster}]);
+        let tag = || Some(("Tag", json!([{"Key": CLUSTER_TAG, "Value": cluster}])));
         // Read first: a server group is created after its load balancer.
         let groups = self.groups(CLUSTER_TAG, cluster).await?;
-        let (classic, network) =
-            try_join!(self.balancers(false, "Tag", tag.clone()), self.balancers(true, "Tag", tag))?;
+        let (classic, network) = try_join!(balancers(&self.api, false, tag()), balancers(&self.api, true, tag()))?;
         let (mut all, mut reason) = (Vec::new(), None);
         for (is_network, list) in [(false, classic), (true, network)] {
             if let ListResult::Partial { reason: it, .. } = &list {
@@ -338,6 +320,13 @@ pub(super) fn is_group_of(group: &Value, share: Option<&Share>) -> bool {
 
 pub(super) fn is_network_id(id: &str) -> bool {
     id.starts_with("nlb-")
+}
+
+/// Returns `true` for a Service that never had a load balancer of either kind: this program and the Go program write
+/// their finalizers first.
+fn is_new(service: &Service) -> bool {
+    let has_one = service.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER_LOAD_BALANCER);
+    shown(service).is_empty() && !has_one && !has_finalizer(service)
 }
 
 fn default_name(identity: &Identity<'_>) -> String {

@@ -13,6 +13,7 @@ mod nodes;
 mod profile;
 mod reused;
 mod routes;
+mod sharing;
 mod takeover;
 
 /// Services with classic load balancers (CLB).

@@ -351,7 +351,7 @@ impl CloudProfile for AlibabaCloud {
             nodes: NODES,
             services: SERVICES,
             initialised: Limit { changes: 0, reads: 20 },
-            created: Limit { changes: created * SERVICES, reads: 30 * SERVICES },
+            created: Limit { changes: created * SERVICES, reads: 2 * SERVICES },
             unchanged: Limit { changes: 0, reads: 8 * SERVICES },
             steady: Limit { changes: 0, reads: 60 },
             not_ready: Limit { changes: 0, reads: 122 * PAGES },
