@@ -29,7 +29,7 @@ impl Work<'_> {
                 "ModificationProtectionReason": "managed.by.ack", "InstanceChargeType": "PayByCLCU"});
             let query = query.fields(defaults).fields(plain.clone().matching(|key| key != "NetworkType"));
             let query = query.set("LoadBalancerName", &name);
-            self.cloud.account.check_lately().await?;
+            self.cloud.account.check().await?;
             let answer = self.create_classic(query, &plain).await?;
             let ingress = vec![ObservedLoadBalancer::ip(text(&answer, "Address"))];
             let id = created_id(&answer, "LoadBalancerId")?;
