@@ -23,7 +23,7 @@ mod beside {
     pub(super) mod tencent;
 }
 
-const ALL: [(&str, MakeProfile); 14] = [
+const ALL: [(&str, MakeProfile); 15] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
     ("digitalocean", || Box::new(DigitalOceanCloud::default())),
@@ -31,6 +31,7 @@ const ALL: [(&str, MakeProfile); 14] = [
     ("gce", || Box::new(GcpCloud::default())),
     ("aws", || Box::new(AwsCloud::classic())),
     ("azure", || Box::new(AzureCloud::new(AzurePools::Addresses))),
+    ("azure-availability-sets", || Box::new(AzureCloud::new(AzurePools::AvailabilitySet))),
     ("azure-scale-sets", || Box::new(AzureCloud::new(AzurePools::ScaleSet))),
     ("oci", || Box::new(beside::oci::OciCloud::default())),
     ("alibabacloud", || Box::new(beside::alibaba::AlibabaCloud::classic())),

@@ -32,6 +32,8 @@ const POD_RANGE: &str = "10.244.";
 pub enum Form {
     /// Addresses of standalone machines.
     Addresses,
+    /// Network interfaces of the standalone machines of an availability set.
+    AvailabilitySet,
     /// Network interfaces of the instances of a uniform scale set.
     ScaleSet,
 }
@@ -92,8 +94,10 @@ impl AzureCloud {
             "vnetName": NETWORK.0, "subnetName": NETWORK.1,
             "loadBalancerBackendPoolConfigurationType": if self.form == Form::Addresses { "nodeIP" } else { "nodeIPConfiguration" },
         });
-        if self.form == Form::ScaleSet {
-            config["disableAvailabilitySetNodes"] = true.into();
+        match self.form {
+            Form::Addresses => {}
+            Form::AvailabilitySet => config["vmType"] = "standard".into(),
+            Form::ScaleSet => config["disableAvailabilitySetNodes"] = true.into(),
         }
         for (key, value) in more.as_object().into_iter().flatten() {
             config[key] = value.clone();
@@ -201,8 +205,9 @@ impl CloudProfile for AzureCloud {
     fn add_machine(&self, name: &str) -> String {
         let mut cloud = self.fake.lock();
         let id = match self.form {
-            Form::ScaleSet => cloud.add_instance("workers", name),
             Form::Addresses => cloud.add_machine(name),
+            Form::AvailabilitySet => cloud.add_machine_of_set("workers", name),
+            Form::ScaleSet => cloud.add_instance("workers", name),
         };
         format!("{NAME}://{id}")
     }

@@ -7,7 +7,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use azure_fake::{Azure, Handle, Port, id};
+use azure_fake::{Azure, Handle, Port};
 use serde_json::{Value, json};
 
 fn command(fake: &Handle<Azure>, command: &str, name: &str) {
@@ -42,15 +42,9 @@ async fn main() -> std::io::Result<()> {
         let name = format!("worker00000{number}");
         let machine = match &*kind {
             "set" => cloud.add_instance("worker", &name),
+            "availability" => cloud.add_machine_of_set("workers", &name),
             _ => cloud.add_machine(&name),
         };
-        if kind == "availability" {
-            let set = id("Microsoft.Compute/availabilitySets", "WORKERS");
-            cloud.edit(&machine, |it| {
-                it["properties"]["availabilitySet"] = json!({ "id": set });
-                it.as_object_mut().map(|it| it.remove("zones"));
-            });
-        }
         let ip = cloud.get(&machine).map(|it| cloud.address_of(it)).unwrap_or_default();
         println!("{}", json!({"name": name, "providerID": format!("azure://{machine}"), "ip": ip}));
     }

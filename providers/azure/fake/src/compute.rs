@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{Answer, ApiRequest, Azure, LOCATION, id, items, not_found, page, path_id, subnet, text};
 
 const MACHINES: &str = "Microsoft.Compute/virtualMachines";
+const AVAILABILITY_SETS: &str = "Microsoft.Compute/availabilitySets";
 const SETS: &str = "Microsoft.Compute/virtualMachineScaleSets";
 const INTERFACES: &str = "Microsoft.Network/networkInterfaces";
 
@@ -44,6 +45,21 @@ impl Azure {
                 "instanceView": view(false),
             }}),
         );
+        machine
+    }
+
+    /// Adds a standalone machine of an availability set, which is created if needed, and returns the ID of the machine.
+    /// Azure shows the name of the set in upper case there, and such a machine has no zone.
+    pub fn add_machine_of_set(&mut self, set: &str, name: &str) -> String {
+        let set_id = id(AVAILABILITY_SETS, set);
+        if self.get(&set_id).is_none() {
+            self.insert(&set_id, json!({"location": LOCATION, "sku": {"name": "Aligned"}}));
+        }
+        let machine = self.add_machine(name);
+        self.edit(&machine, |it| {
+            it["properties"]["availabilitySet"] = json!({"id": id(AVAILABILITY_SETS, &set.to_ascii_uppercase())});
+            it.as_object_mut().into_iter().for_each(|it| drop(it.remove("zones")));
+        });
         machine
     }
 
