@@ -19,7 +19,8 @@ pub(crate) const USAGE: &str = "usage: cargo bench -p ccm-tests --bench scale --
   --cloud NAME         the fake of this provider
   --binary PATH        any program for it, also the Go cloud-controller-manager of the cloud
   --then PATH          takes over from it in phase `restart`
-  --settle SECONDS     before `restart`, a phase that ends when the first program has sent no write for so long
+  --settle SECONDS     before `restart`, a phase that ends when the first program has sent no write for so long; `restart`
+                       ends in the same way
   --same-nodes         without the phases `node joins` and `node flaps`
   CCM_TEST_KUBECONFIG  a test cluster without kube-controller-manager, instead of the embedded API server
   CCM_TEST_BINARY      a controller, instead of the release build of this tree";
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     pub(crate) steady: u64,
     /// Time for each wait, in seconds.
     pub(crate) limit: u64,
-    /// Time without a write after which the first program may be replaced, in seconds; 0: it is not waited for.
+    /// Time without a write after which a program has settled, in seconds; 0: it is not waited for.
     pub(crate) settle: u64,
     /// Leaves out the phases in which a Node joins and flaps.
     pub(crate) same_nodes: bool,

@@ -31,7 +31,8 @@
 //!    no more.
 //! 5. `settle`, with `--settle SECONDS` only: until the controller has written nothing for so long. Without this phase, a
 //!    slow program leaves work to the one that takes over. The run fails if it does not settle within `--limit`.
-//! 6. `restart`: the controller ends and starts again over what is healthy; with `--then`, another one takes over.
+//! 6. `restart`: the controller ends and starts again over what is healthy; with `--then`, another one takes over. With
+//!    `--settle`, requests count until it has settled, too.
 //! 7. `delete`: all Services are deleted, until they are gone.
 //!
 //! A take-over in both directions is two calls:

@@ -140,6 +140,10 @@ impl Run<'_> {
         })
         .await?;
         let end = self.no_more("the cloud is left alone", STARTED, async || Ok(self.cloud_requests().total())).await?;
+        if self.arguments.settle > 0 {
+            // A pass that comes later may write, too.
+            self.settle().await?;
+        }
         self.quiet().await?;
         controller.check()?;
         begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
@@ -152,7 +156,7 @@ impl Run<'_> {
             let kubernetes = self.cluster.requests().await?;
             Ok(self.cloud_requests().writes(|_| true) + kubernetes.writes(|_| true))
         };
-        self.no_more("the first program writes no more", time, writes).await
+        self.no_more("the controller writes no more", time, writes).await
     }
 
     /// Waits until `count` has stayed the same for this time, and returns when it grew last.
