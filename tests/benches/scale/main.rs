@@ -29,15 +29,21 @@
 //! 3. `node joins`: one more Node, until it is a target of every load balancer.
 //! 4. `node flaps`: it is not ready for a while, then ready again; then it is excluded from load balancers, and at once
 //!    no more.
-//! 5. `restart`: the controller ends and starts again over what is healthy; with `--then`, another one takes over.
-//! 6. `delete`: all Services are deleted, until they are gone.
+//! 5. `settle`, with `--settle SECONDS` only: until the controller has written nothing for so long. Without this phase, a
+//!    slow program leaves work to the one that takes over. The run fails if it does not settle within `--limit`.
+//! 6. `restart`: the controller ends and starts again over what is healthy; with `--then`, another one takes over. With
+//!    `--settle`, requests count until it has settled, too.
+//! 7. `delete`: all Services are deleted, until they are gone.
 //!
 //! A take-over in both directions is two calls:
 //!
 //! ```text
-//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --binary THE-GO-PROGRAM --then OURS
-//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --binary OURS --then THE-GO-PROGRAM
+//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --settle 30 --binary THE-GO-PROGRAM --then OURS
+//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --settle 30 --binary OURS --then THE-GO-PROGRAM
 //! ```
+//!
+//! With `--same-nodes`, which leaves out `node joins` and `node flaps`, programs that write one load balancer at a time
+//! get there sooner.
 //!
 //! Figures that depend on the length of pages have requirements on the simulated cloud only. The last line has the
 //! figures with their requirements; the exit code is 1 if one is missed.

@@ -14,8 +14,6 @@ use crate::arguments::Arguments;
 use crate::cluster::Cluster;
 use crate::measurement::{Measurement, Phase};
 
-/// No phase takes that long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(480);
 /// Machines that are off in the steady state.
 const OFF: usize = 5;
 /// From a Node's first write to its second one, and more.
@@ -79,9 +77,9 @@ impl Run<'_> {
 
     /// Returns when the last Node was complete, to a moment.
     async fn burst(&self) -> Result<Instant> {
-        self.cluster.all_have_a_region(LIMIT).await?;
+        self.cluster.all_have_a_region(self.arguments.limit()).await?;
         tokio::time::sleep(MOMENT).await;
-        until("all Nodes are initialised", LIMIT, async || {
+        until("all Nodes are initialised", self.arguments.limit(), async || {
             let now = Instant::now();
             let nodes = self.cluster.list().await?;
             ensure!(nodes.len() == self.names.len(), "there are {} Nodes", nodes.len());
@@ -98,7 +96,7 @@ impl Run<'_> {
     /// Waits until a second goes by without a further write.
     pub(crate) async fn quiet(&self) -> Result<()> {
         let mut before = self.cluster.requests().await?.writes(|_| true);
-        until("writes end", LIMIT, async || {
+        until("writes end", self.arguments.limit(), async || {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let now = self.cluster.requests().await?.writes(|_| true);
             let more = now - std::mem::replace(&mut before, now);
@@ -143,7 +141,7 @@ impl Run<'_> {
     /// Waits for one Node after the other: each is read about once.
     async fn each(&self, names: &[String], check: impl Fn(Option<&cloud_provider::Node>) -> bool) -> Result<()> {
         for name in names {
-            self.cluster.becomes(name, LIMIT, &check).await?;
+            self.cluster.becomes(name, self.arguments.limit(), &check).await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use ccm_tests::wait::until;
 use crate::cluster::node_names;
 use crate::counters::Counters;
 use crate::measurement::{Measurement, Phase};
-use crate::phases::{LIMIT, Run, create_machines};
+use crate::phases::{Run, create_machines};
 
 /// Time for which a Node is not ready, and time to wait for the effects of its recovery: longer than a pass. A shorter
 /// steady phase shortens it.
@@ -28,14 +28,20 @@ impl Run<'_> {
         let (burst, mut controller) = self.first(&start).await?;
         let create = self.of_services("create", &controller, async || self.create().await).await?;
         let quiet = self.of_services("quiet", &controller, async || self.wait_for(self.steady()).await).await?;
-        let joins = self.of_services("node joins", &controller, async || self.node_joins().await).await?;
-        let flaps = self.of_services("node flaps", &controller, async || self.node_flaps().await).await?;
+        let mut phases = vec![burst, create, quiet];
+        if !self.arguments.same_nodes {
+            phases.push(self.of_services("node joins", &controller, async || self.node_joins().await).await?);
+            phases.push(self.of_services("node flaps", &controller, async || self.node_flaps().await).await?);
+        }
+        if self.arguments.settle > 0 {
+            phases.push(self.of_services("settle", &controller, async || self.settle().await).await?);
+        }
         controller.check()?;
         end(&mut controller).await?;
-        let restart = self.restart(successor, &mut controller).await?;
-        let delete = self.of_services("delete", &controller, async || self.delete().await).await?;
+        phases.push(self.restart(successor, &mut controller).await?);
+        phases.push(self.of_services("delete", &controller, async || self.delete().await).await?);
         end(&mut controller).await?;
-        Ok(vec![burst, create, quiet, joins, flaps, restart, delete])
+        Ok(phases)
     }
 
     /// Measures until `body` returns the end of the work, and counts later requests.
@@ -57,6 +63,11 @@ impl Run<'_> {
         Duration::from_secs(self.arguments.steady)
     }
 
+    /// Returns the cloud's requests so far.
+    fn cloud_requests(&self) -> Counters {
+        self.cloud.requests().into_iter().collect()
+    }
+
     async fn wait_for(&self, time: Duration) -> Result<Instant> {
         tokio::time::sleep(time).await;
         Ok(Instant::now())
@@ -66,13 +77,13 @@ impl Run<'_> {
         let services = self.arguments.services;
         let before = self.cloud.count_on(self.cloud.cloud.api().create);
         self.cluster.create_services(services).await?;
-        until("the load balancers are created", LIMIT, async || {
+        until("the load balancers are created", self.arguments.limit(), async || {
             let sent = self.cloud.count_on(self.cloud.cloud.api().create) - before;
             ensure!(sent >= services as u64, "{sent} requests were sent");
             Ok(())
         })
         .await?;
-        self.cluster.all_have_an_address(services, LIMIT).await?;
+        self.cluster.all_have_an_address(services, self.arguments.limit()).await?;
         let end = Instant::now();
         self.check_targets(self.names.len())?;
         Ok(end)
@@ -93,7 +104,10 @@ impl Run<'_> {
         let late = self.late_node();
         create_machines(&*self.cloud.cloud, &late);
         self.cluster.register(&late, self.arguments).await?;
-        until("all load balancers lead to it", LIMIT, async || self.check_targets(self.names.len() + 1)).await?;
+        until("all load balancers lead to it", self.arguments.limit(), async || {
+            self.check_targets(self.names.len() + 1)
+        })
+        .await?;
         Ok(Instant::now())
     }
 
@@ -117,31 +131,43 @@ impl Run<'_> {
         eprintln!("scale: restart");
         let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
         // A list, or one load balancer after the other.
-        let reads =
-            || self.cloud.requests().into_iter().collect::<Counters>().reads(|it| self.cloud.is_of_load_balancers(it));
+        let reads = || self.cloud_requests().reads(|it| self.cloud.is_of_load_balancers(it));
         let before = reads();
         *controller = start()?;
-        until("the load balancers are read", LIMIT, async || {
+        until("the load balancers are read", self.arguments.limit(), async || {
             ensure!(reads() > before, "they are not");
             Ok(())
         })
         .await?;
-        let end = self.cloud_is_left_alone().await?;
+        let end = self.no_more("the cloud is left alone", STARTED, async || Ok(self.cloud_requests().total())).await?;
+        if self.arguments.settle > 0 {
+            // A pass that comes later may write, too.
+            self.settle().await?;
+        }
         self.quiet().await?;
         controller.check()?;
         begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
     }
 
-    /// Waits until the controller is idle, and returns the time of its last request to the cloud.
-    async fn cloud_is_left_alone(&self) -> Result<Instant> {
-        let count = || self.cloud.requests().into_iter().collect::<Counters>().total();
-        let mut last = (count(), Instant::now());
-        until("the cloud is left alone", LIMIT, async || {
-            let now = count();
+    /// Waits until the controller has nothing left to write, and returns the time of its last write.
+    async fn settle(&self) -> Result<Instant> {
+        let time = Duration::from_secs(self.arguments.settle);
+        let writes = async || {
+            let kubernetes = self.cluster.requests().await?;
+            Ok(self.cloud_requests().writes(|_| true) + kubernetes.writes(|_| true))
+        };
+        self.no_more("the controller writes no more", time, writes).await
+    }
+
+    /// Waits until `count` has stayed the same for this time, and returns when it grew last.
+    async fn no_more(&self, what: &str, time: Duration, count: impl AsyncFn() -> Result<u64>) -> Result<Instant> {
+        let mut last = (count().await?, Instant::now());
+        until(what, self.arguments.limit(), async || {
+            let now = count().await?;
             if now != last.0 {
                 last = (now, Instant::now());
             }
-            ensure!(last.1.elapsed() >= STARTED, "{now} requests so far");
+            ensure!(last.1.elapsed() >= time, "{now} requests so far");
             Ok(last.1)
         })
         .await
@@ -149,7 +175,7 @@ impl Run<'_> {
 
     async fn delete(&self) -> Result<Instant> {
         self.cluster.ask_to_delete_services().await?;
-        self.cluster.services_are_gone(LIMIT).await?;
+        self.cluster.services_are_gone(self.arguments.limit()).await?;
         let end = Instant::now();
         let left = self.cloud.cloud.load_balancers().len();
         ensure!(left == 0, "the Services are gone, and {left} load balancers are left");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
-use ccm_conformance::json::{list, number, text};
+use ccm_conformance::json::{list, number, same_targets, text};
 use ccm_conformance::{
     ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, FaultInjector, Limit, LoadBalancerFacts, Machine,
     ProgramSettings,
@@ -72,24 +72,25 @@ impl OciCloud {
     }
 
     fn facts(cloud: &Oracle, it: &Value) -> LoadBalancerFacts {
-        let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
         for listener in objects(&it["listeners"]) {
             let set = &it["backendSets"][listener["defaultBackendSetName"].as_str().unwrap_or_default()];
             // Only backends show the node port.
             let port = list(&set["backends"]).next().map_or(0, |backend| number(&backend["port"]));
             let protocol = if listener["protocol"] == "UDP" { "UDP" } else { "TCP" };
             ports.insert((number(&listener["port"]), protocol.to_owned(), port));
-            for backend in list(&set["backends"]) {
+            let target = |backend: &Value| {
                 let vnic = cloud.all("vnic").find(|vnic| vnic["privateIp"] == backend["ipAddress"]);
                 let instance = vnic.map(|vnic| text(&vnic["id"]).replace(".vnic.", ".instance."));
-                targets.insert(instance.map_or_else(|| text(&backend["ipAddress"]), |id| format!("{NAME}://{id}")));
-            }
+                instance.map_or_else(|| text(&backend["ipAddress"]), |id| format!("{NAME}://{id}"))
+            };
+            sets.insert(list(&set["backends"]).map(target).collect());
         }
         LoadBalancerFacts {
             service_uid: it["freeformTags"]["ccm-rs/service"].as_str().map(str::to_owned),
             address: it["ipAddresses"][0]["ipAddress"].as_str().map(str::to_owned),
             ports,
-            targets,
+            targets: same_targets(sets),
         }
     }
 }

@@ -58,6 +58,24 @@ async fn nothing_that_the_go_program_left_is_written() {
     assert_eq!(services.len(), 16);
 }
 
+#[tokio::test(start_paused = true)]
+async fn backends_that_the_go_program_left_out_are_added_with_one_write_of_the_tags() {
+    let mut left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
+    let is_sought = |service: &Value| service["metadata"]["name"] == "two-ports";
+    let service = list(&left["services"]).into_iter().find(is_sought).unwrap();
+    let is_its = |it: &&mut Value| it["displayName"] == service["metadata"]["uid"] && it["backendSets"].is_object();
+    let balancer = left["objects"].as_object_mut().unwrap().values_mut().find(is_its).unwrap();
+    for (_, set) in balancer["backendSets"].as_object_mut().unwrap() {
+        set["backends"].as_array_mut().unwrap().pop();
+    }
+    let (harness, services) = recorded(&left);
+    let provider = harness.started().await;
+    let mut service = serde_json::from_value(service).unwrap();
+    harness.ensure_beside(&provider, &mut service, &services).await.unwrap();
+    let set = "PUT /loadBalancers/{id}/{part}/{name}";
+    assert_eq!(harness.changes(), ["PUT /loadBalancers/{id}", set, set]);
+}
+
 /// Creates load balancers for a recorded cluster, which the Go program then takes over: `CCM_TEST_OCI_LEFT` is a file
 /// like `go.json` without load balancers, and `CCM_TEST_OCI_OURS` is written, for `load` of the fake.
 #[tokio::test(start_paused = true)]
