@@ -81,7 +81,7 @@ pub(crate) fn write(config: &Config, resource: &mut Value, wanted: &BTreeMap<Str
     if !resource["tags"].is_object() && !wanted.is_empty() {
         resource["tags"] = json!({});
     }
-    let Some(tags) = resource["tags"].as_object_mut() else { return };
+    let Some(tags) = resource.get_mut("tags").and_then(Value::as_object_mut) else { return };
     tags.retain(|name, _| !removed.contains(name));
     for (name, value) in wanted {
         let known = tags.iter_mut().find(|(it, _)| it.eq_ignore_ascii_case(name));

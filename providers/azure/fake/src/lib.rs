@@ -216,6 +216,9 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     if !wanted.is_object() || !has_location {
         return Err(refuse("LocationRequired", "The location property is required for this definition."));
     }
+    if wanted.get("tags").is_some_and(|tags| !tags.is_object()) {
+        return Err(refuse("InvalidRequestContent", "The request content was invalid: 'tags' must be an object."));
+    }
     cloud.check_put(&id, &mut wanted, before.as_ref())?;
     let status = if before.is_some() { 200 } else { 201 };
     cloud.insert(&id, wanted);
