@@ -107,13 +107,15 @@ async fn ask(machines: &dyn Machines, mut nodes: Vec<Arc<Node>>) -> Result<Contr
             break;
         }
         match machines.has(node).await {
-            Ok(true) => return Ok(ControlRead::Seen),
-            Ok(false) => asked.push(&*node.name),
+            Ok(Some(true)) => return Ok(ControlRead::Seen),
+            Ok(Some(false)) => asked.push(&*node.name),
             // The Node is no machine of this cloud (P-15).
-            Err(error) if error.is_invalid() => {}
+            Ok(None) => {}
             Err(error) => {
                 asked.push(&*node.name);
-                silent = Err(error);
+                // A refused read, such as a 400, is no mistake in the Service that the read is for.
+                let is_invalid = error.is_invalid();
+                silent = Err(if is_invalid { error.context(format!("machine of Node {}", node.name)) } else { error });
             }
         }
     }
@@ -131,12 +133,12 @@ mod tests {
     use super::super::Targets;
     use super::*;
 
-    /// Machines by provider ID: `Ok(false)` for one that the credential does not show. Records the reads.
-    struct Known(fn(&str) -> Result<bool>, Mutex<Vec<String>>);
+    /// Machines by provider ID: `Some(false)` for one that the credential does not show. Records the reads.
+    struct Known(fn(&str) -> Result<Option<bool>>, Mutex<Vec<String>>);
 
     #[async_trait]
     impl Machines for Known {
-        async fn has(&self, node: &Node) -> Result<bool> {
+        async fn has(&self, node: &Node) -> Result<Option<bool>> {
             self.1.lock().push(node.provider_id.to_string());
             self.0(&node.provider_id)
         }
@@ -149,11 +151,10 @@ mod tests {
     #[tokio::test]
     async fn account_is_that_of_the_nodes_if_one_of_three_machines_is_found() {
         let all = ["aaa://9", "acme://1", "acme://2", "acme://3", "acme://4"];
-        let others: fn(&str) -> Result<bool> =
-            |id| if id.starts_with("acme") { Ok(false) } else { Err(Error::invalid(id.to_owned())) };
-        let down: fn(&str) -> Result<bool> = |_| Err(Error::unanswered("down"));
+        let others: fn(&str) -> Result<Option<bool>> = |id| Ok(id.starts_with("acme").then_some(false));
+        let down: fn(&str) -> Result<Option<bool>> = |_| Err(Error::unanswered("down"));
         let table: [(&[&str], _, _, _); 5] = [
-            (&all, (|id| Ok(id == "acme://2")) as fn(&str) -> Result<bool>, 3, None),
+            (&all, (|id| Ok(Some(id == "acme://2"))) as fn(&str) -> Result<Option<bool>>, 3, None),
             (
                 &all,
                 others,
@@ -172,6 +173,14 @@ mod tests {
             assert_eq!(outcome.as_ref().err().map(ToString::to_string).as_deref(), text, "{ids:?}");
             assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_unauthorized() || error.is_unanswered()));
         }
+    }
+
+    #[tokio::test]
+    async fn machine_that_the_cloud_refuses_to_show_counts_as_one_of_this_cloud() {
+        let machines = Known(|_| Err(Error::invalid("answered 400")), Mutex::default());
+        let node = Node { name: "n-1".into(), provider_id: "acme://1".into(), ..Node::default() };
+        let error = check_account(&machines, vec![Arc::new(node)], "use another").await.unwrap_err();
+        assert!(!error.is_invalid() && error.to_string() == "machine of Node n-1: answered 400", "{error}");
     }
 
     #[test]

@@ -169,16 +169,13 @@ struct NovaServers(Services);
 
 #[async_trait]
 impl Machines for NovaServers {
-    async fn has(&self, node: &Node) -> Result<bool> {
-        let id = ServerId::read(&node.provider_id)?;
+    async fn has(&self, node: &Node) -> Result<Option<bool>> {
+        let Ok(id) = ServerId::read(&node.provider_id) else { return Ok(None) };
         if self.0.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
-            return Err(Error::invalid(format!("{} is in another region", node.provider_id)));
+            return Ok(None);
         }
-        // A refusal such as a 400 is about the request; *invalid* would say that the Node is no server of this cloud.
-        let read =
-            |error: Error| if error.is_invalid() { error.context(format!("server {}", id.server)) } else { error };
-        let found: Option<Value> = self.0.compute.find(Call::get("/servers/{id}", &[id.server])).await.map_err(read)?;
-        Ok(found.is_some())
+        let found: Option<Value> = self.0.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
+        Ok(Some(found.is_some()))
     }
 
     /// Not supported: members are addresses, which Octavia accepts even if no server has them.

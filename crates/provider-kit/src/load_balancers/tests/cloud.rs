@@ -123,9 +123,8 @@ impl StepByStep {
 
 #[async_trait]
 impl Machines for StepByStep {
-    async fn has(&self, node: &Node) -> Result<bool> {
-        let known = self.model().machines.get(&*node.name).copied().unwrap_or(Some(true));
-        known.ok_or_else(|| Error::invalid("not a machine of this cloud"))
+    async fn has(&self, node: &Node) -> Result<Option<bool>> {
+        Ok(self.model().machines.get(&*node.name).copied().unwrap_or(Some(true)))
     }
 
     async fn ids(&self) -> Result<Targets> {

@@ -78,8 +78,8 @@ pub(super) struct NoMachines;
 
 #[async_trait]
 impl Machines for NoMachines {
-    async fn has(&self, _node: &Node) -> Result<bool> {
-        Ok(true)
+    async fn has(&self, _node: &Node) -> Result<Option<bool>> {
+        Ok(Some(true))
     }
 
     async fn ids(&self) -> Result<Targets> {

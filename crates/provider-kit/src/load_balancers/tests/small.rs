@@ -277,10 +277,10 @@ impl LoadBalancerCloud for Small {
 
 #[async_trait]
 impl Machines for Small {
-    async fn has(&self, _node: &Node) -> Result<bool> {
+    async fn has(&self, _node: &Node) -> Result<Option<bool>> {
         self.state().requests.push("machine".into());
         tokio::time::sleep(Duration::from_millis(50)).await;
-        Ok(self.state().machines_are_known)
+        Ok(Some(self.state().machines_are_known))
     }
 
     async fn ids(&self) -> Result<Targets> {
