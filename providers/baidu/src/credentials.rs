@@ -106,10 +106,7 @@ impl Signer for BceSigner {
     }
 
     fn redact(&self, text: String) -> String {
-        let Some(Keys { secret_key, session_token, .. }) = self.last.lock().clone() else { return text };
-        let secrets = [Some(secret_key), session_token];
-        let secrets = secrets.iter().flatten().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+        self.last.lock().iter().fold(text, |text, keys| keys.redact(text))
     }
 }
 

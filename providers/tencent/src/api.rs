@@ -15,7 +15,6 @@ use provider_kit::paging::{ListProperties, ListResult, Page, read_pages};
 use provider_kit::signing::{AwsCredentials as Keys, CloudClock, Signer};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Budget, Builder, Refill, Refusal, Transport};
-use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -72,10 +71,7 @@ impl Signer for ProductSigner {
     }
 
     fn redact(&self, text: String) -> String {
-        let last = self.last.lock();
-        let secrets = last.iter().flat_map(|keys| [Some(&keys.secret_key), keys.session_token.as_ref()]).flatten();
-        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|it| !it.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+        self.last.lock().iter().fold(text, |text, keys| keys.redact(text))
     }
 }
 

@@ -40,6 +40,14 @@ impl AwsCredentials {
         let credential = format!("{ALGORITHM} Credential={}/", self.access_key);
         text(AUTHORIZATION).starts_with(credential.as_bytes()) && text(SESSION_TOKEN) == token.as_bytes()
     }
+
+    /// Returns `text` with the secrets replaced.
+    #[must_use]
+    pub fn redact(&self, text: String) -> String {
+        let secrets = [Some(&self.secret_key), self.session_token.as_ref()].into_iter().flatten();
+        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
+        secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+    }
 }
 
 impl std::fmt::Debug for AwsCredentials {
@@ -109,12 +117,7 @@ impl Signer for SigV4 {
     }
 
     fn redact(&self, text: String) -> String {
-        let AwsCredentials { secret_key, session_token, .. } = &self.credentials;
-        [Some(secret_key), session_token.as_ref()]
-            .into_iter()
-            .flatten()
-            .filter(|secret| !secret.expose_secret().is_empty())
-            .fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
+        self.credentials.redact(text)
     }
 }
 

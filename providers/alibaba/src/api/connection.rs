@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use provider_kit::signing::{AwsCredentials as Keys, CloudClock, Signer};
 use provider_kit::tokens::Tokens;
 use provider_kit::transport::{Access, Budget, Refill, Refusal, Session, Transport};
-use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -83,10 +82,7 @@ impl Signer for Connection {
     }
 
     fn redact(&self, text: String) -> String {
-        let last = self.last.lock();
-        let secrets = last.iter().flat_map(|keys| [Some(&keys.secret_key), keys.session_token.as_ref()]).flatten();
-        let secrets = secrets.map(ExposeSecret::expose_secret).filter(|it| !it.is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+        self.last.lock().iter().fold(text, |text, keys| keys.redact(text))
     }
 }
 
