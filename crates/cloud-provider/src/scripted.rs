@@ -15,6 +15,7 @@
 //! | slow calls, in tokio's time | [`ScriptedProvider::delay`] |
 //! | routes, which the test double stores | [`ScriptedProvider::seed_route`] |
 //! | the cluster around a provider under test: caches, events, Secrets | [`ScriptedCluster`] |
+//! | a Kubernetes API that refuses all requests | [`AnsweringStatus`] |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,6 +49,7 @@ mod cluster;
 mod machines;
 mod routes;
 mod script;
+mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,7 @@ pub use answer::Answer;
 pub use balancers::{BalancerAction, BalancerCall};
 pub use cluster::{RecordedAnnotations, RecordedEvent, ScriptedCluster};
 pub use script::Script;
+pub use status::AnsweringStatus;
 
 use crate::scripted::cloud::Cloud;
 use crate::{CloudProvider, Clusters, Instances, LoadBalancers, Route, Routes, V1, V2};

@@ -213,8 +213,8 @@ impl Inner {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use cloud_provider::scripted::ScriptedCluster;
-    use cloud_provider::{ClientBuilder, Cluster, Context, KubernetesApi, async_trait};
+    use cloud_provider::scripted::{AnsweringStatus, ScriptedCluster};
+    use cloud_provider::{Cluster, Context};
 
     use super::*;
 
@@ -299,27 +299,11 @@ mod tests {
         assert_eq!(EndpointNodes::new(ClusterView::new("test"), Fence::open()).of(&service()).await.unwrap(), None);
     }
 
-    /// An API server that refuses all requests.
-    struct Refusing;
-
-    impl ClientBuilder for Refusing {
-        fn client(&self, _: &str) -> Result<Arc<dyn KubernetesApi>> {
-            Ok(Arc::new(Self))
-        }
-    }
-
-    #[async_trait]
-    impl KubernetesApi for Refusing {
-        async fn send(&self, _: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-            Ok(http::Response::builder().status(403).body(Vec::new()).unwrap())
-        }
-    }
-
     #[tokio::test]
     async fn failed_read_is_an_error_that_names_the_permission() {
         let view = ClusterView::new("test");
         let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
-        view.connect(&Context { clients: Arc::new(Refusing), ..context });
+        view.connect(&Context { clients: Arc::new(AnsweringStatus(StatusCode::FORBIDDEN)), ..context });
         let error = EndpointNodes::new(view, Fence::open()).of(&service()).await.unwrap_err();
         assert!(error.is_unauthorized(), "{error}");
         assert!(error.to_string().contains("403; allow get, list and watch of endpointslices"), "{error}");

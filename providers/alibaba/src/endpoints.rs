@@ -315,31 +315,15 @@ fn ready(slices: &[Value], family: AddressFamily, waiting: &BTreeMap<String, Gat
 
 #[cfg(test)]
 mod tests {
-    use cloud_provider::scripted::ScriptedCluster;
-    use cloud_provider::{ClientBuilder, Cluster, Context, KubernetesApi, async_trait};
+    use cloud_provider::scripted::{AnsweringStatus, ScriptedCluster};
+    use cloud_provider::{Cluster, Context};
 
     use super::*;
-
-    /// An API server that answers all requests with this status.
-    struct Answering(u16);
-
-    impl ClientBuilder for Answering {
-        fn client(&self, _: &str) -> Result<Arc<dyn KubernetesApi>> {
-            Ok(Arc::new(Self(self.0)))
-        }
-    }
-
-    #[async_trait]
-    impl KubernetesApi for Answering {
-        async fn send(&self, _: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-            http::Response::builder().status(self.0).body(Vec::new()).map_err(|error| Error::other(error.to_string()))
-        }
-    }
 
     fn endpoints(status: u16) -> Endpoints {
         let view = ClusterView::new("test");
         let context = ScriptedCluster::default().context(Cluster { name: "kubernetes".into(), id: None });
-        view.connect(&Context { clients: Arc::new(Answering(status)), ..context });
+        view.connect(&Context { clients: Arc::new(AnsweringStatus(StatusCode::from_u16(status).unwrap())), ..context });
         Endpoints::new(view, Fence::default())
     }
 

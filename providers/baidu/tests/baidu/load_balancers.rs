@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baidu_fake::{ACCOUNT, Fault};
-use cloud_provider::{
-    Caches, ClientBuilder, CloudProvider, Context, KubernetesApi, LoadBalancerStatus, Result, Service, async_trait,
-};
+use cloud_provider::scripted::AnsweringStatus;
+use cloud_provider::{Caches, CloudProvider, Context, LoadBalancerStatus, Service};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, UID, annotate, blb, eip, service, service_of};
@@ -167,27 +167,14 @@ async fn backends_with_the_policy_local_are_the_nodes_with_endpoints() {
     }
 }
 
-/// An API server that refuses all requests.
-struct Refusing;
-
-impl ClientBuilder for Refusing {
-    fn client(&self, _: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Ok(Arc::new(Self))
-    }
-}
-
-#[async_trait]
-impl KubernetesApi for Refusing {
-    async fn send(&self, _: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        Ok(http::Response::builder().status(403).body(Vec::new()).unwrap())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn all_nodes_are_backends_without_the_permission_to_read_endpoints() {
     let harness = Harness::new();
     let provider = harness.provider_with(|it| it.service(harness.fake.router()));
-    let context = Context { clients: Arc::new(Refusing), ..harness.cluster.context(crate::harness::cluster()) };
+    let context = Context {
+        clients: Arc::new(AnsweringStatus(StatusCode::FORBIDDEN)),
+        ..harness.cluster.context(crate::harness::cluster())
+    };
     provider.initialize(&context).await.unwrap();
     provider.set_caches(Arc::new(harness.cluster.clone()));
     let mut service = service_of(&[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
