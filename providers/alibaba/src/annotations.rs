@@ -100,9 +100,9 @@ impl Declared for ByPort<Group> {
 /// Ports that one listener of an NLB takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// First port.
+    /// First port of the range, at least 1.
     pub first: u16,
-    /// Last port, which is greater.
+    /// Last port of the range, which is greater than the first.
     pub last: u16,
 }
 

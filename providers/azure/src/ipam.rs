@@ -76,7 +76,7 @@ pub(crate) fn pod_blocks(setup: &Setup) -> Result<Option<PodBlocks>> {
     Ok(blocks.filter(|_| is_on).map(|blocks| PodBlocks { blocks, reserved, by_set }))
 }
 
-/// What the cloud knows of the ranges of Nodes.
+/// Lengths of the ranges of Nodes, as tags of their scale sets and availability sets state them.
 pub(crate) struct SetLengths {
     pub(crate) blocks: PodBlocks,
     pub(crate) machines: Inventory<Machines>,

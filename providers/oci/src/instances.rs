@@ -23,7 +23,7 @@ use crate::subnets::Subnets;
 /// The time for which one list of a compartment's instances answers whether instances are really gone.
 const ABSENCE_AGE: Duration = Duration::from_secs(2);
 
-/// OCIDs of instances.
+/// OCIDs of instances, in the order of their text.
 pub(crate) type Ids = BTreeSet<Box<str>>;
 
 /// Source of instances, read from the API.

@@ -42,7 +42,7 @@ const GROUPS: Kind<Vec<String>> = Kind::of("a comma list of 1 to 5 IDs of securi
 });
 const SKIP: Kind<bool> = Kind::of("`skip`", |text| Some(text == "skip"));
 
-/// The longest ID.
+/// Maximum length of the ID of a resource, in bytes.
 const LONGEST_ID: usize = 64;
 
 fn is_id(text: &str, prefix: &str) -> bool {

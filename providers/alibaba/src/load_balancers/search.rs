@@ -20,16 +20,16 @@ use crate::api::{Api, NLB, Query, SLB};
 /// Requests of a search for one Service: by tag, by name, and by the tag of its share.
 const REQUESTS: usize = 3;
 
-/// What load balancers of a Service are known by.
+/// Properties by which the load balancers of a Service are found.
 #[derive(Clone)]
 pub(super) struct Wanted {
-    /// The default name.
+    /// The name that a load balancer of the Service has by default.
     pub(super) name: String,
     /// The tag of the Service's share in a load balancer of the user.
     pub(super) share_tag: String,
-    /// The Service never had a load balancer.
+    /// If set, the Service never had a load balancer.
     pub(super) is_new: bool,
-    /// The Service has another kind now, so that a list would hardly show one.
+    /// If set, the Service has another kind now, so that a list would hardly show one.
     pub(super) is_other_kind: bool,
 }
 

@@ -20,7 +20,7 @@ use crate::config::Config;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     pub(super) kind: &'static str,
-    /// Another controller has the Service.
+    /// If set, another controller provides the load balancer of the Service.
     pub(super) is_elsewhere: bool,
     /// ID of the load balancer of the user.
     pub(super) requested: Option<String>,

@@ -23,7 +23,7 @@ use crate::instances::machine_id;
 const TARGETS: usize = 500;
 const TARGETS_OF_A_RULE: usize = 50;
 
-/// Returns a target.
+/// Returns the text form of a target: ID or address, port and weight, separated by spaces.
 pub(super) fn target(id: &str, port: u16, weight: u32) -> String {
     format!("{id} {port} {weight}")
 }

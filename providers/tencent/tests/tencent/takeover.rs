@@ -26,7 +26,7 @@ fn with_address(harness: &Harness, mut service: Service) -> Service {
     service
 }
 
-/// Sends recorded changes.
+/// Sends the changes of a recording to the fake, in their order.
 async fn send(harness: &Harness, recording: &str) {
     let queries: Vec<String> = serde_json::from_str(recording).unwrap();
     for mut query in queries {
