@@ -58,6 +58,10 @@ real KUBECONFIG:
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
 
+# A packaged manifest on the only Node of the cluster of `KUBECONFIG`, which has both images. Only a test cluster.
+first-node KUBECONFIG IMAGE PAUSE:
+    CCM_TEST_FIRST_NODE={{KUBECONFIG}} CCM_TEST_IMAGE={{IMAGE}} CCM_TEST_PAUSE_IMAGE={{PAUSE}} cargo test -p ccm-tests --test first_node -- --nocapture
+
 # Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
 scale NODES="5000" SERVICES="0":
     cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}} --services {{SERVICES}}
