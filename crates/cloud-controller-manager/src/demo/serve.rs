@@ -35,14 +35,14 @@ impl Places<'_> {
     pub(super) fn text(&self) -> String {
         let Self { api_url, cloud_url, kubeconfig, cloud_config, program, has_controllers } = self;
         let (who, manager) = match has_controllers {
-            true => ("Kubelets and controllers run, and hold the Lease of a manager.", STANDBY),
+            true => ("Kubelets and controllers run.", STANDBY),
             false => ("Kubelets run, and no controllers.", ALONE),
         };
         let [kubeconfig, cloud_config, program] = [kubeconfig, cloud_config, program].map(|path| path.display());
         format!(
             r#"
-The demo runs until Ctrl-C. {who}
-Events of the cluster are shown here. In another terminal:
+The demo runs until Ctrl-C, and shows the events of the cluster here.
+{who} In another terminal:
 
   export KUBECONFIG={kubeconfig}
   kubectl get nodes -o wide
