@@ -13,7 +13,11 @@ fn main() -> ExitCode {
     if let Some(code) = demo::requested(std::env::args_os().skip(1)) {
         return code;
     }
-    Manager::new(&providers()).run()
+    let providers = providers();
+    let manager = Manager::new(&providers);
+    #[cfg(feature = "demo")]
+    let manager = manager.subcommand(demo::command());
+    manager.run()
 }
 
 /// Returns the providers of this binary.

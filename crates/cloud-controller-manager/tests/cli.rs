@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager")).args(arguments).output().unwrap()
@@ -40,17 +40,30 @@ fn help_names_the_flags_and_the_subcommands() {
 }
 
 #[test]
-fn version_is_that_of_kubernetes_and_raw_names_the_workspaces() {
+fn version_is_that_of_kubernetes_and_of_the_product() {
+    let product = concat!("ccm-rs v", env!("CARGO_PKG_VERSION"), " (commit ");
     let table = [
         (&["--version"][..], "Kubernetes v1."),
-        (&["plan", "--version"], "Kubernetes v1."),
-        (&["--version=raw"], env!("CARGO_PKG_VERSION")),
+        (&["--version"], product),
+        (&["plan", "--version"], product),
+        (&["version"], product),
+        (&["--version=raw"], "\"ccm-rs\""),
         (&["demo", "--version"], env!("CARGO_PKG_VERSION")),
     ];
     for (arguments, expected) in table {
         let version = run(arguments);
         assert!(version.status.success());
-        assert!(stdout(&version).contains(expected), "{}", stdout(&version));
+        assert!(stdout(&version).contains(expected), "{arguments:?}: {}", stdout(&version));
+    }
+}
+
+#[test]
+fn completions_offer_the_flags_of_the_demo() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&run(&["completion", shell]));
+        for flag in ["no-controllers", "cloud-port", "services"] {
+            assert!(script.contains(flag), "{shell}: {flag}");
+        }
     }
 }
 
@@ -88,18 +101,52 @@ fn plan_that_fails_prints_an_object_with_the_error_to_programs() {
     }
 }
 
+/// Runs the program with standard output and standard error in these files.
+fn run_into(arguments: &[&str], stdout: &str, stderr: Stdio) -> Output {
+    let open = std::fs::File::options().write(true).open(stdout).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
+    command.args(arguments).stdin(Stdio::null()).stdout(open).stderr(stderr).output().unwrap()
+}
+
+/// Subcommands that fail before they reach a cluster print their report to standard output, too.
+const NOWHERE: [&str; 3] = ["--cloud-provider=simulated", "--kubeconfig=/nowhere", "--output=json"];
+
 #[test]
-fn help_that_cannot_be_written_is_an_error() {
-    for arguments in [&["--help"][..], &["plan", "--help"], &["help"], &["demo", "--help"], &["man"]] {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager")).args(arguments).stdout(full).output();
-        let output = output.unwrap();
+fn output_that_cannot_be_written_is_one_error() {
+    let report = |words: &[&'static str]| [words, &NOWHERE].concat();
+    let table = [
+        vec!["--help"],
+        vec!["--version"],
+        vec!["version"],
+        vec!["plan", "--help"],
+        vec!["help"],
+        vec!["completion", "bash"],
+        vec!["demo", "--help"],
+        vec!["demo"],
+        vec!["demo", "--no-controllers"],
+        vec!["man"],
+        vec!["check", "--cloud-provider=simulated", "-f", "/dev/null"],
+        vec!["doctor", "--cloud-provider=simulated", "--kubeconfig=/nowhere"],
+        report(&["plan"]),
+        report(&["doctor"]),
+        report(&["orphans"]),
+        report(&["explain", "node", "worker-1"]),
+    ];
+    for arguments in table {
+        let output = run_into(&arguments, "/dev/full", Stdio::piped());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let complaint = stderr(&output);
-        assert!(
-            complaint.starts_with("Error: cannot write to standard output: ") && complaint.lines().count() == 1,
-            "{complaint}"
-        );
+        let is_one = complaint.matches("Error: ").count() == 1;
+        assert!(is_one && complaint.contains("Error: cannot write to standard output: "), "{arguments:?}: {complaint}");
+    }
+}
+
+#[test]
+fn error_message_that_cannot_be_written_does_not_change_the_exit_code() {
+    for arguments in [&["--cloud-provder=x"][..], &["plan"], &["demo", "--nods"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = run_into(arguments, "/dev/null", full.into());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     }
 }
 
@@ -118,4 +165,18 @@ fn a_port_that_is_taken_ends_the_demo_with_the_flag_that_helps() {
     let output = run(&["demo", "--port", &port]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("choose another port with --port"), "{}", stderr(&output));
+}
+
+/// Programs of the README that are not built here.
+const OTHERS: [&str; 2] = ["cargo", "ln"];
+
+#[test]
+fn commands_of_the_readme_exist_after_its_build() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let words = page.lines().filter_map(|line| line.strip_prefix("    "));
+    let programs = words.filter_map(|line| line.split_whitespace().find(|word| !word.contains('=')));
+    let built = env!("CARGO_PKG_NAME");
+    let unknown: Vec<_> = programs.filter(|word| *word != built && !OTHERS.contains(word)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }

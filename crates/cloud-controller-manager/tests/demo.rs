@@ -146,6 +146,25 @@ fn a_demo_that_serves_prints_where_until_it_is_stopped() {
     assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(places["kubernetes"].as_str().unwrap()));
     let address = places["cloud"].as_str().unwrap().strip_prefix("http://").unwrap();
     std::net::TcpStream::connect(address).unwrap();
+    // The demo leads: `explain` and `doctor` find its Lease.
+    let report = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
+        command.args(words).args(["--cloud-provider=simulated", "--output=json"]);
+        for (flag, key) in
+            [("--kubeconfig", "kubeconfig"), ("--cloud-config", "cloudConfig"), ("--cluster-cidr", "clusterCIDR")]
+        {
+            command.arg(format!("{flag}={}", places[key].as_str().unwrap()));
+        }
+        serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()
+    };
+    let explained = report(&["explain", "node", "worker-1"]);
+    assert!(explained["leader"]["holder"].is_string(), "{explained}");
+    let states: Vec<_> = explained["causes"].as_array().unwrap().iter().map(|cause| &cause["state"]).collect();
+    assert!(!states.contains(&&"NobodyLeads".into()), "{explained}");
+    assert_eq!(explained["lastErrors"].as_array().map(Vec::len), Some(0), "the hold was averted: {explained}");
+    let findings = report(&["doctor"])["findings"].clone();
+    let lease = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "lease").unwrap();
+    assert_eq!(lease["severity"], "ok", "{lease}");
     let stopped = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     assert_eq!(demo.wait().unwrap().code(), Some(0));

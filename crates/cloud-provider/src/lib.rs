@@ -55,6 +55,7 @@
 
 mod addresses;
 mod clusters;
+mod counted;
 mod description;
 mod diagnosis;
 mod environment;
@@ -84,6 +85,7 @@ pub use addresses::{add_addresses, addresses_for_node_ip};
 /// The attribute that makes the `async fn` of these traits work behind `dyn`.
 pub use async_trait::async_trait;
 pub use clusters::Clusters;
+pub use counted::counted;
 pub use description::{LoadBalancerDescription, Ownership, TargetDescription, TargetHealth};
 pub use diagnosis::{Finding, Severity};
 pub use environment::Environment;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use crate::{Error, Result};
+use crate::{Error, Result, counted};
 
 /// Proof that the instance does not exist.
 ///
@@ -123,11 +123,12 @@ impl<T> Listing<T> {
     /// announced: such a partial list proves no absence.
     pub fn finish(self) -> Result<CompleteListing<T>> {
         if self.pages == 0 || self.more {
-            return Err(Error::other(format!("the cloud's list is incomplete after {} page(s)", self.pages)));
+            return Err(Error::other(format!("the cloud's list is incomplete after {}", counted(self.pages, "page"))));
         }
         if let Some(total) = self.announced.filter(|total| *total > self.items.len()) {
             return Err(Error::other(format!(
-                "the cloud announced {total} items but listed {}; the list is not used",
+                "the cloud announced {} but listed {}; the list is not used",
+                counted(total, "item"),
                 self.items.len()
             )));
         }
@@ -200,7 +201,8 @@ impl<T> CompleteListing<T> {
             ));
         }
         Ok(Gone {
-            reason: format!("{what:?} is not among the {} instances that the cloud lists", self.items.len()).into(),
+            reason: format!("{what:?} is not among the {} that the cloud lists", counted(self.items.len(), "instance"))
+                .into(),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Disables core dumps, because the memory of this process holds credentials of a cloud and of a cluster.
 
+use std::io::Write as _;
+
 use rustix::io::Result;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
@@ -10,7 +12,10 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 /// `CAP_SYS_PTRACE` can. Profiles, which the process writes itself, are not affected.
 pub(crate) fn forbid() {
     if let Err(error) = no_dumps() {
-        eprintln!("Warning: core dumps cannot be switched off, and one would hold credentials: {error}");
+        _ = writeln!(
+            std::io::stderr(),
+            "Warning: core dumps cannot be switched off, and one would hold credentials: {error}"
+        );
     }
 }
 

@@ -50,7 +50,7 @@ pub use kubernetes::{Clients, ServiceAccountClients, ServiceAccountError};
 pub use launch::launch;
 pub use logging::init as init_logging;
 pub use manager::{Manager, WebhookFactory};
-pub use output::print;
+pub use output::{print, print_error, unwritable};
 pub use process::Process;
 pub use serving::webhook;
 pub use threads::{block_on, install_crypto};

@@ -42,6 +42,7 @@ pub struct Manager<'a> {
     pub(crate) program: Option<Program>,
     pub(crate) clients: Option<Clients>,
     pub(crate) webhooks: Vec<(&'static str, WebhookFactory)>,
+    pub(crate) subcommands: Vec<clap::Command>,
     pub(crate) wedged_after: Duration,
     pub(crate) log: Option<logging::Handle>,
 }
@@ -50,7 +51,15 @@ impl<'a> Manager<'a> {
     /// Creates a builder for these providers with the standard settings.
     #[must_use]
     pub fn new(providers: &'a Registry) -> Self {
-        Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER, log: None }
+        Self {
+            providers,
+            program: None,
+            clients: None,
+            webhooks: Vec::new(),
+            subcommands: Vec::new(),
+            wedged_after: WEDGED_AFTER,
+            log: None,
+        }
     }
 
     /// Sets the name of the program and the defaults of its flags. Without this call, both follow from the name of the
@@ -68,10 +77,18 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// Returns the program with its providers and webhooks, for the executable `name`.
+    /// Adds a subcommand that `main` runs itself, for completions.
+    #[must_use]
+    pub fn subcommand(mut self, command: clap::Command) -> Self {
+        self.subcommands.push(command);
+        self
+    }
+
+    /// Returns the program with its providers, webhooks and subcommands, for the executable `name`.
     pub(crate) fn called(&self, name: &OsStr) -> Program {
         let program = self.program.clone().unwrap_or_else(|| Program::called(name));
         let program = program.with_providers(self.providers.names());
+        let program = self.subcommands.iter().cloned().fold(program, Program::with_subcommand);
         self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
     }
 

@@ -28,7 +28,7 @@ use crate::kubernetes::{
     API_SERVER_TIMEOUT, Clients, ProviderClients, ServiceAccountClients, read_cluster, wait_until_healthy,
 };
 use crate::manager::Manager;
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::permissions::{self, Features};
 use crate::provider::{self, CloudConfigWatch, PROVIDER_CLIENT, ProviderInitialization};
 use crate::signals::stop_on_signal;
@@ -54,7 +54,7 @@ impl Manager<'_> {
             Parsed::Flags(flags) => *flags,
             Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
             Parsed::Wrong(text) => {
-                eprintln!("Error: {text}");
+                print_error(&text);
                 return ExitCode::FAILURE;
             }
         };

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use tokio::runtime::{Builder, Runtime};
 
+use crate::output::print_error;
+
 /// Maximum number of worker threads. More threads only cost memory.
 const MAX_THREADS: usize = 4;
 
@@ -13,7 +15,7 @@ pub(crate) fn new_runtime() -> Option<Runtime> {
     install_crypto();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    runtime.inspect_err(|error| eprintln!("Error: cannot start threads: {error}")).ok()
+    runtime.inspect_err(|error| print_error(&format!("cannot start threads: {error}"))).ok()
 }
 
 /// Runs a future on a new tokio runtime with one thread per CPU, at most four. Prints an error and returns

@@ -1,6 +1,6 @@
 //! Checks of `doctor`: endpoint, token, rate limit, network, load balancers, dedicated servers.
 
-use cloud_provider::{Error, Finding};
+use cloud_provider::{Error, Finding, counted};
 use provider_kit::checks::{endpoint_remedy, rate_limit, reached, unavailable};
 use provider_kit::declared::Defaults;
 use provider_kit::transport::Call;
@@ -121,7 +121,9 @@ impl Hetzner {
 
     async fn robot(&self) -> Option<Finding> {
         Some(match self.robot.as_ref()?.servers().await {
-            Ok(servers) => Finding::ok("robot", format!("the credential shows {} servers", servers.machines().len())),
+            Ok(servers) => {
+                Finding::ok("robot", format!("the credential shows {}", counted(servers.machines().len(), "server")))
+            }
             Err(error) if error.is_rate_limited() => {
                 Finding::warning("robot", error.to_string(), "see what else uses this credential, and wait")
             }

@@ -44,7 +44,8 @@ impl Helm {
         }
         let mut command = Command::new(&self.program);
         command.args(["template", "cloud-controller-manager"]).arg(deploy().join("helm/ccm-rs"));
-        command.args(["--namespace", "kube-system", "--kube-version", "1.35.0"]);
+        // Without --kube-version: helm that is built from source takes a very old one.
+        command.args(["--namespace", "kube-system"]);
         command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
         for value in values {
             command.args(["--set", value]);

@@ -77,6 +77,8 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         image::the_image_builds_with_the_pinned_toolchain,
         series::every_series_of_the_alerts_exists,
         series::every_series_of_the_dashboard_exists,
+        series::each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence,
+        pods::only_the_example_needs_the_simulated_cloud,
     );
     let with_helm = named!(
         with_helm,

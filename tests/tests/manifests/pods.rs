@@ -274,3 +274,14 @@ pub(crate) fn the_chart_refuses_what_cannot_work(helm: &Helm) -> Result<()> {
     }
     Ok(())
 }
+
+/// The image has no simulated cloud, so that only its own example may name it.
+pub(crate) fn only_the_example_needs_the_simulated_cloud() -> Result<()> {
+    for file in PLAIN.iter().filter(|file| !file.ends_with("/simulated.yaml")) {
+        for (name, _, pod) in pods(&read(&[file])?) {
+            let arguments = pod["spec"]["containers"][0]["args"].to_string();
+            ensure!(!arguments.contains("simulated"), "{file}: {name} runs with {arguments}");
+        }
+    }
+    Ok(())
+}

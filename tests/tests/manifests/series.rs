@@ -149,3 +149,38 @@ pub(crate) fn every_series_of_the_dashboard_exists() -> Result<()> {
     ensure!(used.len() > 35, "only {} series are shown", used.len());
     Ok(())
 }
+
+/// Words without a subject, or with one that says nothing.
+const VAGUE: [&str; 5] = ["a second", "an hour", "nobody", "somebody", "whoever"];
+/// Minimum number of words of a sentence.
+const SENTENCE: usize = 5;
+
+/// Returns an error unless a text consists of sentences that a person understands without another text.
+fn is_clear(place: &str, text: &str) -> Result<()> {
+    let lower = text.to_lowercase();
+    let vague = VAGUE.iter().find(|word| lower.contains(**word));
+    ensure!(vague.is_none(), "{place}: {vague:?} in {text:?}");
+    ensure!(text.split_whitespace().count() >= SENTENCE, "{place}: {text:?} is no sentence");
+    ensure!(text.ends_with('.') || text.ends_with('`'), "{place}: {text:?} does not end with a full stop");
+    Ok(())
+}
+
+pub(crate) fn each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence() -> Result<()> {
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy().join("dashboards/ccm-rs.json"))?)?;
+    for panel in dashboard["panels"].as_array().context("no panels")? {
+        let title = panel["title"].as_str().context("a panel without a title")?;
+        if panel["type"] != "row" {
+            is_clear(title, panel["description"].as_str().unwrap_or_default())?;
+        }
+    }
+    let documents = read(&["alerts/ccm-rs.rules.yaml"])?;
+    for rule in documents[0]["groups"].as_array().into_iter().flatten().flat_map(|group| group["rules"].as_array()) {
+        for rule in rule {
+            let name = rule["alert"].as_str().context("a rule that is no alert")?;
+            for part in ["summary", "description", "runbook"] {
+                is_clear(&format!("{part} of {name}"), rule["annotations"][part].as_str().unwrap_or_default())?;
+            }
+        }
+    }
+    Ok(())
+}

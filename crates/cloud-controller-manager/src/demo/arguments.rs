@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 
 const COMMAND: &str = "cloud-controller-manager demo";
+/// Name of the subcommand.
+const NAME: &str = "demo";
 
 /// Minimum number of Nodes for the scenario.
 const FEWEST: usize = 5;
@@ -76,6 +78,11 @@ pub(super) enum Parsed {
     Say(String),
     /// An error message. Exit code 1.
     Wrong(String),
+}
+
+/// Returns the subcommand with its flags, for completions.
+pub(crate) fn command() -> Command {
+    Arguments::command().name(NAME)
 }
 
 /// Parses the arguments that follow `demo`.

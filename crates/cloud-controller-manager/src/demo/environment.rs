@@ -14,6 +14,7 @@ use embedded_apiserver::{ApiServer, kubeconfig};
 use kube::Client;
 use provider_simulated::cloud::{self, Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, Machine, NewMachine};
 use runtime::client::{ClientOptions, NoRequestMetrics, UserAgent, connect};
+use runtime::election::Leadership;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use super::arguments::Arguments;
 use super::controllers::Controllers;
 use super::directory::Directory;
 use super::kubelet::Kubelets;
+use super::lease;
 use super::observed::{Observed, ObservedEvent};
 use super::observer::Observer;
 use super::requests::{KUBELETS, OBSERVER, Requests, Sender, USER};
@@ -136,11 +138,36 @@ impl DemoEnvironment {
         Ok(())
     }
 
+    /// Starts the controllers unless they run.
+    ///
+    /// # Errors
+    /// The program's error message.
+    pub(super) async fn ensure_controllers(&mut self) -> Result<()> {
+        if self.controllers.is_some() { Ok(()) } else { self.start_controllers().await }
+    }
+
+    /// Stops the controllers, and leaves injected faults as they are.
+    ///
+    /// # Errors
+    /// If the controllers do not end.
+    pub(super) async fn stop_controllers(&mut self) -> Result<()> {
+        match self.controllers.take() {
+            Some(controllers) => controllers.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Competes for the Lease of cloud controller managers.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used.
+    pub(super) async fn compete(&self) -> Result<Leadership> {
+        lease::compete(&self.kubeconfig, &self.shutdown).await
+    }
+
     /// Kills the controllers without a trace, and removes all injected faults.
     async fn kill_controllers(&mut self) -> Result<()> {
-        if let Some(controllers) = self.controllers.take() {
-            controllers.kill().await?;
-        }
+        self.stop_controllers().await?;
         self.injected_fault = None;
         self.server.faults().clear();
         self.cloud.clear_faults();

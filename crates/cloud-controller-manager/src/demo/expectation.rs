@@ -6,7 +6,7 @@ mod services;
 
 use std::time::Duration;
 
-use cloud_provider::Node;
+use cloud_provider::{Node, counted};
 
 use super::changes::Inventory;
 use super::observed::{Baseline, Observed};
@@ -102,7 +102,7 @@ fn broken_expectation(expectations: &[Expectation], before: &Baseline, now: &Obs
     let lost = before.lost(now, doomed);
     if !lost.is_empty() {
         let names = lost[..lost.len().min(EXAMPLES)].join(", ");
-        return Some(format!("{} Node(s) deleted or replaced: {names}", lost.len()));
+        return Some(format!("{} deleted or replaced: {names}", counted(lost.len(), "Node")));
     }
     let moved = before.moved(now);
     (!moved.is_empty()).then(|| format!("load balancer replaced: {}", moved.join(", ")))
@@ -126,8 +126,8 @@ impl Expectation {
                 let refused = refused.as_ref().map(|node| format!("; InitializationFailed on {node}"));
                 let what = if why.is_empty() { String::new() } else { format!(" that says {why:?}") };
                 format!(
-                    "{} Node(s) not ready and kept, with an event NodeDeletionHeld{what}{}",
-                    nodes.len(),
+                    "{} not ready and kept, with an event NodeDeletionHeld{what}{}",
+                    counted(nodes.len(), "Node"),
                     refused.unwrap_or_default()
                 )
             }
@@ -144,7 +144,10 @@ impl Expectation {
                 if *deleting { "waiting for its end" } else { "without an address," },
                 if *in_cloud { "the" } else { "no" }
             ),
-            Self::AtMost { changes } => format!("at most {changes} change(s) asked of the cloud"),
+            Self::AtMost { changes } => {
+                let changes = usize::try_from(*changes).unwrap_or(usize::MAX);
+                format!("at most {} asked of the cloud", counted(changes, "change"))
+            }
             Self::Still { dwell, silent } => format!(
                 "no change asked of the cloud{} for {} s",
                 if *silent { " or of Kubernetes" } else { "" },

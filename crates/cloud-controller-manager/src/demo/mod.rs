@@ -11,6 +11,7 @@ mod directory;
 mod environment;
 mod expectation;
 mod kubelet;
+mod lease;
 mod node_object;
 mod observed;
 mod observer;
@@ -32,9 +33,11 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+pub(crate) use arguments::command;
 use arguments::{Arguments, Parsed};
 use environment::DemoEnvironment;
 use runner::Harness as _;
+use runtime::election::Leadership;
 use scenario::Action;
 use serve::Places;
 use timeline::{Style, Timeline, Width};
@@ -61,7 +64,7 @@ fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn fail(text: &str) -> ExitCode {
-    eprintln!("Error: {text}");
+    manager::print_error(text);
     ExitCode::FAILURE
 }
 
@@ -79,28 +82,79 @@ async fn run(arguments: Arguments) -> ExitCode {
     let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
     // One future for the whole run, so that a signal at the end of the scenario is not lost.
     let mut stopped = std::pin::pin!(stopped());
-    let environment = tokio::select! {
+    let mut environment = tokio::select! {
         shown = show(&arguments, &mut timeline) => match shown {
             Ok(environment) => environment,
             Err(text) => return fail(&text),
         },
         code = &mut stopped => return ExitCode::from(code),
     };
-    if arguments.serve || arguments.no_controllers {
-        let places = Places {
-            api_url: &environment.api_url,
-            cloud_url: &environment.cloud_url,
-            kubeconfig: &environment.kubeconfig,
-            cloud_config: &environment.cloud_config,
-            has_controllers: !arguments.no_controllers,
-        };
-        timeline.announce(&places.text(), &places.object());
-        tokio::select! {
-            _ = &mut stopped => {}
-            () = feed(&environment, &mut timeline) => {}
-        }
+    let ended = tokio::select! {
+        _ = &mut stopped => Ok(()),
+        ended = serve(&arguments, &mut environment, &mut timeline) => ended,
+    };
+    match ended.map_err(|error| format!("{error:#}")).err().or_else(|| timeline.failure()) {
+        Some(text) => fail(&text),
+        None => ExitCode::SUCCESS,
     }
-    ExitCode::SUCCESS
+}
+
+/// Serves for the user's own commands, if the arguments ask for that. Returns when the output fails.
+async fn serve(
+    arguments: &Arguments,
+    environment: &mut DemoEnvironment,
+    timeline: &mut Timeline<Stdout>,
+) -> anyhow::Result<()> {
+    if arguments.no_controllers {
+        announce(environment, false, timeline);
+        feed(environment, timeline).await;
+    } else if arguments.serve {
+        let leadership = environment.compete().await?;
+        _ = tokio::time::timeout(lease::SOON, leadership.acquired()).await;
+        announce(environment, true, timeline);
+        lead(leadership, environment, timeline).await?;
+    }
+    Ok(())
+}
+
+/// Prints the addresses and the instructions.
+fn announce(environment: &DemoEnvironment, has_controllers: bool, timeline: &mut Timeline<Stdout>) {
+    let places = Places {
+        api_url: &environment.api_url,
+        cloud_url: &environment.cloud_url,
+        kubeconfig: &environment.kubeconfig,
+        cloud_config: &environment.cloud_config,
+        program: &std::env::current_exe().unwrap_or_else(|_| "cloud-controller-manager".into()),
+        has_controllers,
+    };
+    timeline.announce(&places.text(), &places.object());
+}
+
+/// Shows events while the controllers run as long as the demo holds the Lease. Returns when the output fails.
+async fn lead(
+    mut leadership: Leadership,
+    environment: &mut DemoEnvironment,
+    timeline: &mut Timeline<Stdout>,
+) -> anyhow::Result<()> {
+    loop {
+        if tokio::time::timeout(lease::SOON, leadership.acquired()).await.is_err() {
+            environment.stop_controllers().await?;
+            timeline
+                .write_line("Another manager holds the Lease: the demo's controllers have stopped, and wait for it.");
+            tokio::select! {
+                () = leadership.acquired() => {}
+                () = feed(environment, timeline) => return Ok(()),
+            }
+            timeline.write_line("The demo holds the Lease again: its controllers start.");
+        }
+        environment.ensure_controllers().await?;
+        tokio::select! {
+            _ = leadership.lost() => {}
+            () = feed(environment, timeline) => return Ok(()),
+        }
+        environment.stop_controllers().await?;
+        leadership = environment.compete().await?;
+    }
 }
 
 /// Runs the whole scenario, and returns the environment in its final state.
@@ -118,10 +172,10 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<
     Ok(environment)
 }
 
-/// Prints each event of the cluster; never returns.
+/// Prints each event of the cluster. Returns when the output fails.
 async fn feed(environment: &DemoEnvironment, timeline: &mut Timeline<Stdout>) {
     let mut shown = environment.events_since(0).len();
-    loop {
+    while timeline.failure().is_none() {
         let new_events = environment.events_since(shown);
         shown += new_events.len();
         for event in new_events {

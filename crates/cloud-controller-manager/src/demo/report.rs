@@ -41,6 +41,8 @@ pub(super) struct Section {
     pub(super) heading: String,
     /// Lines of the table.
     pub(super) rows: Vec<String>,
+    /// If set, the lines have columns and are never wrapped.
+    pub(super) is_table: bool,
 }
 
 /// The numbers of the controllers' requests.
@@ -149,8 +151,7 @@ impl Report {
     /// Returns the tables for people.
     pub(super) fn sections(&self) -> Vec<Section> {
         let requests = self.requests();
-        let heading =
-            ["step", "seconds", "cloud reads", "cloud changes", "Node writes", "Service writes", "event writes"];
+        let heading = ["step", "seconds", "reads", "changes", "Nodes", "Services", "events"];
         let mut steps = vec![row(heading)];
         steps.extend(self.costs().into_iter().map(|(name, took, counts)| {
             let seconds = format!("{:.2}", took.as_secs_f64());
@@ -169,14 +170,17 @@ impl Report {
             let figures = [cost.cloud_reads, cost.cloud_changes, cost.writes, cost.events];
             [vec![what.to_owned()], figures.map(|figure| format!("{figure:.2}")).to_vec()].concat()
         }));
-        let section =
-            |heading: &str, rows: Vec<Vec<String>>| Section { heading: heading.to_owned(), rows: aligned(&rows) };
+        let section = |heading: &str, rows: Vec<Vec<String>>| Section {
+            heading: heading.to_owned(),
+            rows: aligned(&rows),
+            is_table: true,
+        };
         vec![
-            section("Steps (requests of the controllers)", steps),
+            section("Steps: reads and changes of the cloud, writes to Nodes, Services and events", steps),
             section("Requests to the cloud", cloud),
             section("Requests to Kubernetes", kubernetes),
             section("For each Service", services),
-            Section { heading: "In all".to_owned(), rows: self.totals() },
+            Section { heading: "In all".to_owned(), rows: self.totals(), is_table: false },
         ]
     }
 
@@ -256,4 +260,4 @@ fn vm_hwm(status: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

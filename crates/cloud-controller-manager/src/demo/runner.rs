@@ -75,6 +75,10 @@ pub(super) async fn run<S: Harness, W: Write>(
             result = Err(format!("step {:?} did not happen: expected {expected}; seen: {seen}{last_error}", step.name));
             break;
         }
+        if let Some(failure) = timeline.failure() {
+            result = Err(failure);
+            break;
+        }
     }
     let (ok, took) = (result.is_ok(), started.elapsed());
     timeline.report(&Report { nodes, services, ok, steps, took, peak_memory: peak_memory() });

@@ -1,7 +1,7 @@
 //! The output of the scenario while it runs: lines for people, objects for programs.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::json;
@@ -25,7 +25,11 @@ const WIDTH: usize = 100;
 /// Minimum number of columns for text.
 const NARROWEST: usize = 40;
 /// Indentation of titles and details.
-const INDENT: &str = "                  ";
+const INDENT: &str = "                   ";
+/// Indentation of the further lines of a text that is wrapped.
+const HANGING: &str = "    ";
+/// A space at which no line is broken.
+const NO_BREAK: char = '\u{a0}';
 
 /// The capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,16 +62,19 @@ impl Width {
         Self(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col))
     }
 
-    /// Returns the number of columns for text after the indentation.
-    fn of_text(self) -> usize {
+    /// Returns the number of columns for text after `indent`.
+    fn of_text(self, indent: &str) -> usize {
         let columns = (self.0)().map(usize::from).filter(|columns| *columns > 0).unwrap_or(WIDTH);
-        columns.saturating_sub(INDENT.len()).max(NARROWEST)
+        columns.saturating_sub(indent.len()).max(NARROWEST)
     }
 }
 
-/// A writer of the scenario. Output that cannot be written (a closed pipe) is left out; the exit code tells the result.
+/// A writer of the scenario. After a failure to write, nothing more is written. A closed pipe is not a failure: the exit
+/// code tells the result.
 pub(super) struct Timeline<W> {
     out: W,
+    /// First error of the output.
+    error: Option<io::Error>,
     style: Style,
     width: Width,
     /// Number of characters in the current live line.
@@ -76,7 +83,13 @@ pub(super) struct Timeline<W> {
 
 impl<W: Write> Timeline<W> {
     pub(super) fn new(out: W, style: Style, width: Width) -> Self {
-        Self { out, style, width, live: 0 }
+        Self { out, error: None, style, width, live: 0 }
+    }
+
+    /// Returns the message about output that could not be written; `None` also after a closed pipe.
+    pub(super) fn failure(&self) -> Option<String> {
+        let error = self.error.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        error.map(manager::unwritable)
     }
 
     /// Writes an event of the cluster.
@@ -87,7 +100,7 @@ impl<W: Write> Timeline<W> {
                 let event = json!({"kind": kind, "name": about, "reason": reason, "message": message});
                 self.line(&json!({ "event": event }).to_string());
             }
-            false => self.line(&format!("{kind} {about}: {reason}: {message}")),
+            false => self.wrap("", HANGING, &format!("{kind} {about}: {reason}: {message}")),
         }
     }
 
@@ -115,8 +128,7 @@ impl<W: Write> Timeline<W> {
             format!("{:8.2} s  ...   {:<10} [{bar}] {} of {}", at.as_secs_f64(), step.name, progress.done, progress.of);
         let width = text.chars().count();
         let blanks = self.live.saturating_sub(width);
-        _ = write!(self.out, "\r{text}{}", " ".repeat(blanks));
-        _ = self.out.flush();
+        self.write(&format!("\r{text}{}", " ".repeat(blanks)));
         self.live = width + blanks;
     }
 
@@ -126,14 +138,20 @@ impl<W: Write> Timeline<W> {
             return self.line(&step_object(at, step, outcome).to_string());
         }
         self.clear();
-        let took = self.paint(DIM, &format!("({:.2} s)", outcome.took.as_secs_f64()));
         let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
         let word = self.paint(colour, word);
-        self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
-        // Readers of a file or a pipe, such as grep, expect one line for each detail.
-        let width = if self.style.live { self.width.of_text() } else { usize::MAX };
+        let took = format!("({:.2}{NO_BREAK}s)", outcome.took.as_secs_f64());
+        let mut prefix = format!("{:8.2} s  {word} ", at.as_secs_f64());
+        for part in wrapped(&format!("{} {took}", step.title), self.columns(INDENT)) {
+            let part = match part.strip_suffix(&took) {
+                None => part,
+                Some(title) => format!("{title}{}", self.paint(DIM, &took.replace(NO_BREAK, " "))),
+            };
+            self.line(&format!("{prefix}{part}"));
+            INDENT.clone_into(&mut prefix);
+        }
         for detail in outcome.result.as_deref().unwrap_or_default() {
-            for part in wrapped(detail, width) {
+            for part in wrapped(detail, self.columns(INDENT)) {
                 let part = self.paint(DIM, &part);
                 self.line(&format!("{INDENT}{part}"));
             }
@@ -150,7 +168,10 @@ impl<W: Write> Timeline<W> {
             let heading = self.paint(BOLD, &section.heading);
             self.line(&format!("\n{heading}"));
             for row in section.rows {
-                self.line(&format!("  {row}"));
+                match section.is_table {
+                    true => self.line(&format!("  {row}")),
+                    false => self.wrap("  ", HANGING, &row),
+                }
             }
         }
     }
@@ -158,15 +179,34 @@ impl<W: Write> Timeline<W> {
     /// Removes the live line to make room for other writers.
     pub(super) fn clear(&mut self) {
         if self.live > 0 {
-            _ = write!(self.out, "\r{}\r", " ".repeat(self.live));
-            _ = self.out.flush();
+            self.write(&format!("\r{}\r", " ".repeat(self.live)));
             self.live = 0;
         }
     }
 
+    /// Writes a text that is wrapped on a terminal: `first` precedes its first line, and `next` the others.
+    fn wrap(&mut self, first: &str, next: &str, text: &str) {
+        let mut prefix = first;
+        for part in wrapped(text, self.columns(next)) {
+            self.line(&format!("{prefix}{part}"));
+            prefix = next;
+        }
+    }
+
+    /// Returns the number of columns for text after `indent`. Readers of a file or a pipe, such as grep, expect one line
+    /// for each text.
+    fn columns(&self, indent: &str) -> usize {
+        if self.style.live { self.width.of_text(indent) } else { usize::MAX }
+    }
+
     fn line(&mut self, text: &str) {
-        _ = writeln!(self.out, "{text}");
-        _ = self.out.flush();
+        self.write(&format!("{text}\n"));
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).err();
+        }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
@@ -242,7 +282,7 @@ mod tests {
         });
         assert_eq!(
             text,
-            "    1.50 s  ok     the machine of worker-2 is stopped: its Node is tainted (0.42 s)\n                  Node worker-2 is so\n"
+            "    1.50 s  ok     the machine of worker-2 is stopped: its Node is tainted (0.42 s)\n                   Node worker-2 is so\n"
         );
     }
 
@@ -282,18 +322,64 @@ mod tests {
         });
         let longest = text.lines().skip(1).map(str::len).max();
         assert!(longest.is_some_and(|longest| (50..=60).contains(&longest)), "{text}");
-        assert_eq!((Width(|| None).of_text(), Width(|| Some(20)).of_text()), (WIDTH - INDENT.len(), NARROWEST));
+        let of_text = |columns: fn() -> Option<u16>| Width(columns).of_text(INDENT);
+        assert_eq!((of_text(|| None), of_text(|| Some(20))), (WIDTH - INDENT.len(), NARROWEST));
     }
 
     #[test]
-    fn event_is_a_line_or_an_object() {
-        let event = ObservedEvent {
+    fn no_line_of_the_scenario_is_wider_than_a_terminal_of_80_columns() {
+        let mut out = Vec::new();
+        let mut timeline = Timeline::new(&mut out, Style { live: true, ..PLAIN }, Width(|| Some(80)));
+        for step in crate::demo::scenario::scenario(5, 3) {
+            timeline.step(Duration::from_secs(31), &step, &outcome());
+        }
+        timeline.report(&crate::demo::report::tests::report());
+        timeline.event(&ObservedEvent {
+            message: "3 of 5 Nodes are without a machine; they are deleted if this lasts for 300 s".to_owned(),
+            ..event()
+        });
+        let text = String::from_utf8(out).unwrap();
+        let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        let broken = format!("worker-2 is stopped: its Node is tainted\n{INDENT}(0.42 s)\n");
+        assert!(text.contains(&broken), "{text}");
+    }
+
+    #[test]
+    fn a_full_disk_is_a_failure_and_a_closed_pipe_is_none() {
+        struct Broken(io::ErrorKind);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let failure = |kind| {
+            let mut timeline = Timeline::new(Broken(kind), PLAIN, Width(|| Some(80)));
+            assert_eq!(timeline.failure(), None);
+            timeline.write_line("text");
+            timeline.failure()
+        };
+        let full = failure(io::ErrorKind::StorageFull);
+        assert!(full.is_some_and(|text| text.starts_with("cannot write to standard output: ")));
+        assert_eq!(failure(io::ErrorKind::BrokenPipe), None);
+    }
+
+    fn event() -> ObservedEvent {
+        ObservedEvent {
             kind: "Service".to_owned(),
             about: "web-1".to_owned(),
             reason: "EnsuredLoadBalancer".to_owned(),
             message: "Ensured load balancer".to_owned(),
             passes: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn event_is_a_line_or_an_object() {
+        let event = event();
         assert_eq!(
             output_of(PLAIN, |timeline| timeline.event(&event)),
             "Service web-1: EnsuredLoadBalancer: Ensured load balancer\n"

@@ -147,7 +147,7 @@ fn orphans_are_listed_and_deleted_only_after_a_confirmation() {
         "{stdout}"
     );
     let ending =
-        format!("load balancer \"left-1\" ({}): deleted\n1 of 1 orphans removed, 0 kept, 0 not deleted.\n", ids[3]);
+        format!("load balancer \"left-1\" ({}): deleted\n1 of 1 orphan removed, 0 kept, 0 not deleted.\n", ids[3]);
     assert!(stdout.ends_with(&ending), "{stdout}");
 
     served.cloud.protect_load_balancer("left-2", true);

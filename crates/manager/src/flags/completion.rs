@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use super::program::Program;
 use super::subcommand::SUBCOMMANDS;
-use super::{Flags, OrphansFlags, check, command};
+use super::{Flags, ObjectFlags, OrphansFlags, ReportFlags, check, command};
 
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// Flags with a fixed set of values. The names of the clouds come from the program.
@@ -37,16 +37,21 @@ pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
 /// Returns the command with its subcommands, the flags that are offered, and their values.
 fn described(program: &Program) -> Command {
     let flags = || offered(&Flags::command());
-    let output = || Arg::new("output").long("output").help("Form of the output");
     let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
     let top = complete(Command::new(program.name()).args(flags()));
-    SUBCOMMANDS.iter().copied().fold(top, |top, (name, about)| {
+    let is_own = |name: &str| program.subcommands.iter().any(|own| own.get_name() == name);
+    let top = top.subcommands(&program.subcommands);
+    SUBCOMMANDS.iter().copied().filter(|(name, _)| !is_own(name)).fold(top, |top, (name, about)| {
         let sub = Command::new(name).about(about);
         top.subcommand(match name {
-            "plan" | "doctor" => complete(sub.args(flags()).arg(output())),
+            "plan" | "doctor" => complete(sub.args(offered(&ReportFlags::command()))),
             "check" => complete(sub.args(flags()).args(check::arguments())),
             "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
-            "explain" => sub.subcommands(["node", "service"].map(Command::new)),
+            "explain" => {
+                let flags = offered(&ObjectFlags::command());
+                let kinds = ["node", "service"].map(|kind| complete(Command::new(kind).args(flags.clone())));
+                complete(sub.args(flags)).subcommands(kinds)
+            }
             // Subcommands instead of values, because the generator for fish does not complete values of positional
             // arguments.
             "completion" => sub.subcommands(SHELLS.map(Command::new)),
@@ -58,7 +63,7 @@ fn described(program: &Program) -> Command {
 
 /// Returns the flags to complete: all except hidden ones, which are accepted for compatibility only.
 fn offered(command: &Command) -> Vec<Arg> {
-    command.get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect()
+    command.get_arguments().filter(|flag| !flag.is_hide_set() && !flag.is_positional()).cloned().collect()
 }
 
 /// Adds the fixed values of a flag to its completion.

@@ -49,6 +49,8 @@ pub struct Program {
     pub(super) providers: Vec<&'static str>,
     /// The program's own webhooks, for `--webhooks`.
     pub(super) webhooks: Vec<&'static str>,
+    /// Subcommands that the program's `main` runs itself, for completions.
+    pub(super) subcommands: Vec<Command>,
     /// Function that changes the flags before they are validated.
     pub(super) adjust: Option<Arc<Adjust>>,
 }
@@ -57,7 +59,7 @@ type Adjust = dyn Fn(&mut Flags) + Send + Sync;
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { binary, name, defaults, flags, providers, webhooks, adjust: _ } = self;
+        let Self { binary, name, defaults, flags, providers, webhooks, subcommands: _, adjust: _ } = self;
         let mut debug = f.debug_struct("Program");
         debug.field("binary", binary).field("name", name).field("defaults", defaults).field("flags", flags);
         debug.field("providers", providers).field("webhooks", webhooks);
@@ -113,6 +115,7 @@ impl Program {
             flags: Vec::new(),
             providers: Vec::new(),
             webhooks: Vec::new(),
+            subcommands: Vec::new(),
             adjust: None,
         }
     }
@@ -167,6 +170,13 @@ impl Program {
         if !self.webhooks.contains(&name) {
             self.webhooks.push(name);
         }
+        self
+    }
+
+    /// Adds a subcommand that the program's `main` runs itself, for completions.
+    #[must_use]
+    pub(crate) fn with_subcommand(mut self, command: Command) -> Self {
+        self.subcommands.push(command);
         self
     }
 

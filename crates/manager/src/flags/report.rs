@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Arg, CommandFactory, FromArgMatches, Parser};
 use cloud_provider::Fence;
@@ -42,10 +43,16 @@ pub(crate) struct ReportFlags {
     /// Format of the output: text or json.
     #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = "Report")]
     pub(crate) output: Output,
-    /// Timeout of a request to the API server or the cloud; doctor and explain: 10s by default.
+    /// Timeout of a request to the API server or the cloud; 10s by default, but that of the manager for orphans --delete.
     #[arg(long, value_name = "DURATION", value_parser = timeout, help_heading = "Report")]
-    pub(crate) timeout: Option<GoDuration>,
+    timeout: Option<GoDuration>,
+    /// If set, the manager's own timeouts apply unless `--timeout` is set, because a change must not be given up early.
+    #[arg(skip)]
+    pub(crate) has_patience: bool,
 }
+
+/// Default of `--timeout`. A report is interactive, so a slower server counts as unreachable.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn timeout(text: &str) -> Result<GoDuration, String> {
     match duration(text)? {
@@ -55,10 +62,16 @@ fn timeout(text: &str) -> Result<GoDuration, String> {
 }
 
 impl ReportFlags {
-    /// Returns the settings of the manager with this fence, and with the timeout if one is set.
+    /// Returns the timeout of a request; `None` for the manager's own timeouts.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let default = if self.has_patience { None } else { Some(TIMEOUT) };
+        self.timeout.map(GoDuration::to_std_or_zero).or(default)
+    }
+
+    /// Returns the settings of the manager with this fence and the timeout.
     pub(crate) fn settings(&self, fence: Fence) -> Settings {
         let mut settings = Settings { fence: Some(fence), ..self.flags.configuration().settings() };
-        if let Some(timeout) = self.timeout.map(GoDuration::to_std_or_zero) {
+        if let Some(timeout) = self.timeout() {
             let within = |options: &ClientOptions| ClientOptions { request_timeout: Some(timeout), ..options.clone() };
             settings.clients = settings.clients.with(within);
             settings.call_timeout = Some(timeout);
@@ -184,6 +197,19 @@ mod tests {
         }
         let Parsed::Wrong(text) = parse("x service web more") else { panic!() };
         assert!(text.contains("does not take any arguments, got [\"more\"]"), "{text}");
+    }
+
+    #[test]
+    fn a_request_of_a_report_has_ten_seconds_unless_a_change_depends_on_it() {
+        let program = Program::new("acme-ccm").with_default("cloud-provider", "acme");
+        let parse = |arguments: &[&str]| match REPORT.parse(&program, arguments.iter().map(OsString::from)) {
+            Parsed::Flags(report) => report,
+            other => panic!("{arguments:?}: {other:?}"),
+        };
+        assert_eq!(parse(&["x"]).timeout(), Some(Duration::from_secs(10)));
+        assert_eq!(parse(&["x"]).settings(Fence::default()).call_timeout, Some(Duration::from_secs(10)));
+        assert_eq!(parse(&["x", "--timeout=3s"]).timeout(), Some(Duration::from_secs(3)));
+        assert_eq!(ReportFlags { has_patience: true, ..parse(&["x"]) }.timeout(), None);
     }
 
     #[test]

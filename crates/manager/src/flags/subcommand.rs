@@ -42,11 +42,16 @@ pub(super) fn hint(word: &str) -> String {
 
 /// Returns the output of `version`.
 pub(super) fn version(program: &str) -> String {
+    format!("{}, run as {program}, for Kubernetes {KUBERNETES_VERSION}\n", product())
+}
+
+/// Returns the name of the product with its version and commit.
+pub(super) fn product() -> String {
     let commit = match env!("CCM_REVISION") {
         "" => "unknown",
         commit => commit,
     };
-    format!("{program} v{} (commit {commit}), for Kubernetes {KUBERNETES_VERSION}\n", env!("CARGO_PKG_VERSION"))
+    format!("ccm-rs v{} (commit {commit})", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]

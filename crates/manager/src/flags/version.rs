@@ -3,6 +3,7 @@
 use std::env::consts::{ARCH, OS};
 use std::str::FromStr;
 
+use super::subcommand;
 use super::values::go_bool;
 
 /// Kubernetes version that this program is compatible with. It is reported where the Go program reports its own
@@ -50,7 +51,8 @@ impl VersionFlag {
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Run | Self::Report(_) => None,
-            Self::Print => Some(format!("Kubernetes {KUBERNETES_VERSION}\n")),
+            // The first line is that of the Go program.
+            Self::Print => Some(format!("Kubernetes {KUBERNETES_VERSION}\n{}\n", subcommand::product())),
             Self::PrintRaw => Some(record()),
         }
     }

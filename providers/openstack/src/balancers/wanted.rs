@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Error, EventSubject, LoadBalancerRequest, Node, Result, Service};
+use cloud_provider::{Error, EventSubject, LoadBalancerRequest, Node, Result, Service, counted};
 use provider_kit::events::PendingEvents;
 use provider_kit::firewall::Rule;
 use provider_kit::load_balancers::{Attributes, ResourceGraph, Scope, ServicePort, Targets, sorted_set};
@@ -303,7 +303,10 @@ fn note(project: &Project, spec: &ServiceSpec, features: &Features, pending_even
 fn left_out(nodes: &[&str]) -> String {
     let few = nodes[..nodes.len().min(FEW)].join(", ");
     let more = if nodes.len() > FEW { ", …" } else { "" };
-    format!("{} Nodes are not members: they have no address of the load balancer's family: {few}{more}", nodes.len())
+    let (are, they_have) =
+        if nodes.len() == 1 { ("is not a member", "it has") } else { ("are not members", "they have") };
+    let count = counted(nodes.len(), "Node");
+    format!("{count} {are}: {they_have} no address of the load balancer's family: {few}{more}")
 }
 
 #[cfg(test)]

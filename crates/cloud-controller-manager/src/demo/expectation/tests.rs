@@ -84,7 +84,7 @@ fn a_node_that_is_replaced_breaks_any_step() {
     let other = Node { uid: "another".into(), ..initialised("b") };
     for expectation in [Expectation::Settled { nodes: 2 }, Expectation::Deleted { node: "a".into() }] {
         let (_, verdict) = judge(&[expectation], &before, &seen([initialised("a"), other.clone()]));
-        assert_eq!(verdict, ExpectationVerdict::Broken("1 Node(s) deleted or replaced: b".into()));
+        assert_eq!(verdict, ExpectationVerdict::Broken("1 Node deleted or replaced: b".into()));
     }
 }
 

@@ -23,7 +23,7 @@ fn requests(list: u64, patches: u64, balancers: u64) -> Requests {
     }
 }
 
-fn report() -> Report {
+pub(in crate::demo) fn report() -> Report {
     let step = |name, millis, requests| StepCost { name, took: Duration::from_millis(millis), requests };
     Report {
         nodes: 5,
@@ -45,10 +45,10 @@ fn tables_are_aligned_and_each_step_shows_its_own_share() {
     assert_eq!(
         sections[0].rows,
         [
-            "step        seconds  cloud reads  cloud changes  Node writes  Service writes  event writes",
-            "register       0.02            0              0            0               0             0",
-            "initialise     0.13            2              0           10               0             5",
-            "expose         0.64            3              4            2               8             4",
+            "step        seconds  reads  changes  Nodes  Services  events",
+            "register       0.02      0        0      0         0       0",
+            "initialise     0.13      2        0     10         0       5",
+            "expose         0.64      3        4      2         8       4",
         ]
     );
     assert_eq!(sections[2].rows.len(), 8);

@@ -13,7 +13,7 @@ use super::{SUBCOMMAND, stored};
 use crate::endpoints::review_service;
 use crate::flags::{CheckFlags, Flags, Output, Parsed, Program};
 use crate::logging;
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::threads::block_on;
 
 /// Exit code for unusable input.
@@ -25,7 +25,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         Parsed::Flags(check) => check,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => {
-            eprintln!("Error: {text}");
+            print_error(&text);
             return UNUSABLE.into();
         }
     };
@@ -41,7 +41,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         if check.output == Output::Json {
             return print(&format!("{:#}\n", report.json()), report.exit_code().into());
         }
-        report.errors.iter().for_each(|error| eprintln!("Error: {error}"));
+        report.errors.iter().for_each(|error| print_error(error));
         print(&report.text(), report.exit_code().into())
     })
 }

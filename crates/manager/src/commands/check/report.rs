@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cloud_provider::counted;
 use serde_json::{Value, json};
 
 /// Version of the JSON form.
@@ -108,10 +109,6 @@ impl Report {
             },
         })
     }
-}
-
-fn counted(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 #[cfg(test)]

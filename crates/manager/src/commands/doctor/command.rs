@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cloud_provider::{Environment, Fence, Finding, Registry, Setup};
 use runtime::clock::SystemClock;
-use runtime::go_duration::GoDuration;
 
 use super::report::{Lines, summary};
 use super::{ElectedBy, Report, Subject, SystemNames, examine, json};
@@ -15,7 +14,7 @@ use crate::diagnosis::Situation;
 use crate::election::migration;
 use crate::flags::{Configuration, Flags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::Clients;
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::permissions::Features;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -28,16 +27,15 @@ const COMMAND: ReportCommand = ReportCommand {
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",
 };
-/// Default of `--timeout`. `doctor` runs interactively, so a slower server counts as unreachable.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let ReportFlags { flags, output, timeout } = match COMMAND.parse(program, arguments) {
+    let given = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
+    let (timeout, ReportFlags { flags, output, .. }) = (given.timeout().unwrap_or_default(), given);
     // The report is complete; the log is for those who ask for it.
     if flags.verbosity > 0 {
         logging::init_for_report(flags.verbosity);
@@ -46,11 +44,11 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         let mut lines = Lines::default();
         let mut told = |finding: &Finding| {
             if output == Output::Text {
-                // A failure to print is reported at the last line, too.
+                // The last line returns a failure to print, too.
                 _ = print(&lines.line(finding), ExitCode::SUCCESS);
             }
         };
-        let report = run(&flags, timeout.map_or(TIMEOUT, GoDuration::to_std_or_zero), providers, &mut told).await;
+        let report = run(&flags, timeout, providers, &mut told).await;
         let last = match output {
             Output::Text => summary(&report),
             Output::Json => format!("{:#}\n", json(&report)),
@@ -60,7 +58,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
 }
 
 fn wrong(text: &str) -> ExitCode {
-    eprintln!("Error: {text}");
+    print_error(text);
     ExitCode::FAILURE
 }
 

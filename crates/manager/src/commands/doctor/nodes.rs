@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
 use cloud_provider::{
-    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result,
+    CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result, counted,
 };
 use controllers::look_up::look_up;
 use k8s_openapi::jiff::Timestamp;
@@ -55,16 +55,23 @@ pub(super) async fn check(
     let mut findings = unanswered(&nodes, &answers, has_failed);
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
     if findings.is_empty() {
-        let others = match count - nodes.len() {
-            0 => String::new(),
-            others => format!("; {others} more belong to another provider, or are being deleted"),
-        };
-        report.add(Finding::ok(
-            "nodes",
-            format!("{} of {count} have a machine and are initialised{others}", nodes.len()),
-        ));
+        report.add(Finding::ok("nodes", all_well(nodes.len(), count - nodes.len())));
     }
-    add_some(findings, "Nodes", report);
+    add_some(findings, "Node", report);
+}
+
+/// Returns the text about Nodes that have no problem: `own` are this provider's, and `others` are left alone.
+fn all_well(own: usize, others: usize) -> String {
+    let others_are = |others: String| format!("{others} belong to another provider, or are being deleted");
+    match (own, others) {
+        (0, 0) => "the cluster has no Nodes".to_owned(),
+        (own, 0) => format!("{own} of {own} have a machine and are initialised"),
+        (0, others) => others_are(format!("{others} of {others}")),
+        (own, others) => {
+            let all = own + others;
+            format!("{own} of {all} have a machine and are initialised; {}", others_are(format!("the other {others}")))
+        }
+    }
 }
 
 /// Repeats lookups of Nodes without an instance until the provider has listed all machines, because only that list
@@ -101,7 +108,10 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
             Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
             _ => names.join(", "),
         };
-        let remedy = "see the cloud's findings above";
+        let remedy = match has_failed {
+            true => "see the cloud's findings above",
+            false => "remove the cause that the error names, and run doctor again",
+        };
         match silence {
             true if has_failed => {
                 Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
@@ -155,7 +165,7 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
 }
 
 /// Adds the worst findings, and a line with the number of those left out.
-pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Findings<'_>) {
+pub(super) fn add_some(mut findings: Vec<Finding>, noun: &str, report: &mut Findings<'_>) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let more = findings.len().saturating_sub(SHOWN);
     let check = findings.first().map(|finding| finding.check.clone()).unwrap_or_default();
@@ -163,7 +173,12 @@ pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Find
     findings.truncate(SHOWN);
     report.extend(findings);
     if let Some(severity) = severity {
-        let rest = Finding::warning(check, format!("{more} more {what} have problems"), "fix these first");
+        let has = if more == 1 { "has" } else { "have" };
+        let rest = Finding::warning(
+            check,
+            format!("{} {has} problems", counted(more, &format!("more {noun}"))),
+            "fix these first",
+        );
         report.add(Finding { severity, ..rest });
     }
 }
@@ -211,6 +226,30 @@ mod tests {
     }
 
     #[test]
+    fn nodes_of_another_provider_are_counted_once() {
+        let table = [
+            ((0, 0), "the cluster has no Nodes"),
+            ((5, 0), "5 of 5 have a machine and are initialised"),
+            ((0, 5), "5 of 5 belong to another provider, or are being deleted"),
+            (
+                (3, 2),
+                "3 of 5 have a machine and are initialised; the other 2 belong to another provider, or are being deleted",
+            ),
+        ];
+        for ((own, others), expected) in table {
+            assert_eq!(all_well(own, others), expected);
+        }
+    }
+
+    #[test]
+    fn findings_of_the_cloud_are_cited_only_if_one_of_them_failed() {
+        let (nodes, answers) = ([Arc::new(node(60, false, ""))], [Err(Error::other("503"))]);
+        let remedy = |has_failed| unanswered(&nodes, &answers, has_failed)[0].remedy.clone().unwrap();
+        assert_eq!(remedy(true), "see the cloud's findings above");
+        assert!(!remedy(false).contains("above"), "{}", remedy(false));
+    }
+
+    #[test]
     fn nodes_that_the_same_error_hides_are_one_finding() {
         let named = |name: &str| Arc::new(Node { name: name.into(), ..node(60, false, "") });
         let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().map(named).collect();
@@ -236,7 +275,7 @@ mod tests {
         let mut report = Findings::new(&mut ignore);
         let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();
         findings.push(Finding::failure("nodes", "the one", ""));
-        add_some(findings, "Nodes", &mut report);
+        add_some(findings, "Node", &mut report);
         let report = report.into_report();
         assert_eq!(report.findings.len(), SHOWN + 1);
         assert_eq!(report.findings[0].text, "the one");

@@ -28,7 +28,7 @@ pub(super) async fn check(
     }
     let deadline = subject.timeout * REQUESTS;
     match tokio::time::timeout(deadline, find(client, &**provider, cluster, now)).await {
-        Ok(found) if found.is_supported => add_some(judge(&found), "orphans", report),
+        Ok(found) if found.is_supported => add_some(judge(&found), "orphan", report),
         Ok(_) => {}
         Err(_) => {
             let text =

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cloud_provider::{Finding, Severity};
+use cloud_provider::{Finding, Severity, counted};
 use serde_json::{Value, json};
 
 /// The findings in the order of the checks.
@@ -89,11 +89,7 @@ pub fn text(report: &Report) -> String {
 /// Returns the summary line with the number of findings by severity.
 pub(super) fn summary(report: &Report) -> String {
     let [ok, warnings, failures] = [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
-    format!("{}, {}, {ok} ok. Nothing was changed.\n", many(failures, "failure"), many(warnings, "warning"))
-}
-
-fn many(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    format!("{}, {}, {ok} ok. Nothing was changed.\n", counted(failures, "failure"), counted(warnings, "warning"))
 }
 
 /// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is

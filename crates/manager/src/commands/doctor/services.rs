@@ -33,7 +33,7 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
             if findings.is_empty() {
                 report.add(Finding::ok("services", format!("{ours} with a load balancer, none waits for long")));
             }
-            add_some(findings, "Services", report);
+            add_some(findings, "Service", report);
         }
     }
 }

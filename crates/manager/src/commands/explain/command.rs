@@ -20,7 +20,7 @@ use crate::controller_set::Settings;
 use crate::exit::paragraph;
 use crate::flags::{Flags, ObjectFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -37,9 +37,6 @@ const COMMAND: ReportCommand = ReportCommand {
                  \"lastErrors\", \"events\", \"leader\", \"unknown\", \"errors\", \"exitCode\"}",
 };
 
-/// Default of `--timeout`. `explain` runs interactively, so a slower server counts as unreachable.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let given: ObjectFlags = match COMMAND.parse_as(program, arguments) {
@@ -47,8 +44,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
-    let ObjectFlags { kind, name, namespace, mut report } = given;
-    report.timeout = report.timeout.or(Some(TIMEOUT.into()));
+    let ObjectFlags { kind, name, namespace, report } = given;
     let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let subject = match Subject::parse(kind.as_deref(), name.as_deref(), namespace) {
         Ok(subject) => subject,
@@ -77,7 +73,7 @@ fn failed(subject: &Subject, output: Output, error: &str) -> ExitCode {
 }
 
 fn wrong(text: &str) -> ExitCode {
-    eprintln!("Error: {text}");
+    print_error(text);
     Outcome::Incomplete.into()
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::state::State;
 use crate::commands::plan::ObjectPlan;
 
 /// Facts about any object.
@@ -97,6 +98,13 @@ impl Facts {
         let event = newest(reason)?;
         let is_over = ends.iter().filter_map(|end| newest(*end)).any(|end| end.last > event.last);
         (!is_over).then_some(event)
+    }
+
+    /// Returns `true` if a later event ended the state that `event` reports.
+    pub(super) fn is_over(&self, event: &EventFact) -> bool {
+        let reason = EventReason::ALL.iter().find(|reason| event.reason == reason.as_str());
+        let state = reason.and_then(|reason| Some((*reason, State::of_event(*reason)?)));
+        state.is_some_and(|(reason, (_, ends))| self.current(reason, ends).is_none())
     }
 }
 

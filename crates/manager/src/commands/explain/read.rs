@@ -333,20 +333,7 @@ fn finish(
     shown: Option<LastError>,
     facts: &Facts,
 ) -> Explanation {
-    let now = facts.plan.errors.iter().chain(&explanation.errors);
-    let now = now.map(|text| LastError { at: None, source: "now".to_owned(), text: text.clone() });
-    let warning =
-        |event: &EventFact| LastError { at: event.last, source: event.reason.clone(), text: event.message.clone() };
-    let reported = facts.events.iter().filter(|event| event.is_warning).map(warning);
-    let mut last: Vec<LastError> = now.chain(shown).collect();
-    last.extend(reported);
-    let mut told: Vec<LastError> = Vec::new();
-    for error in last {
-        if told.len() < ERRORS && !told.iter().any(|known| is_same_error(&known.text, &error.text)) {
-            told.push(error);
-        }
-    }
-    explanation.last_errors = told;
+    explanation.last_errors = last_errors(&explanation.errors, shown, facts);
     for text in causes.iter().filter_map(|cause| cause.state.unknown()) {
         if !explanation.unknown.iter().any(|known| known == text) {
             explanation.unknown.push(text.to_owned());
@@ -357,4 +344,22 @@ fn finish(
     }
     explanation.causes = causes;
     explanation
+}
+
+/// Returns the last errors: those of this run, then `shown` from the condition, then warnings about states that last.
+pub(super) fn last_errors(errors: &[String], shown: Option<LastError>, facts: &Facts) -> Vec<LastError> {
+    let now = facts.plan.errors.iter().chain(errors);
+    let now = now.map(|text| LastError { at: None, source: "now".to_owned(), text: text.clone() });
+    let warning =
+        |event: &EventFact| LastError { at: event.last, source: event.reason.clone(), text: event.message.clone() };
+    let reported = facts.events.iter().filter(|event| event.is_warning && !facts.is_over(event)).map(warning);
+    let mut last: Vec<LastError> = now.chain(shown).collect();
+    last.extend(reported);
+    let mut told: Vec<LastError> = Vec::new();
+    for error in last {
+        if told.len() < ERRORS && !told.iter().any(|known| is_same_error(&known.text, &error.text)) {
+            told.push(error);
+        }
+    }
+    told
 }

@@ -4,7 +4,7 @@ use cloud_provider::names::{
     ANNOTATION_NODE_IP, CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY, FINALIZER_LOAD_BALANCER, LABEL_INSTANCE_TYPE,
     LABEL_REGION, LABEL_ZONE,
 };
-use cloud_provider::{InstanceMetadata, Node, NodeAddress, Service};
+use cloud_provider::{InstanceMetadata, Node, NodeAddress, Service, counted};
 use serde_json::Value;
 
 use super::facts::{Balancers, Machine, NodeFacts, ServiceFacts};
@@ -54,7 +54,7 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
         false => name,
     };
     let excluded = it.excluded.iter().take(NAMED).map(|(node, why)| format!("not {node}: {why}"));
-    let more = it.excluded.len().checked_sub(NAMED + 1).map(|more| format!("and {} more Nodes", more + 1));
+    let more = it.excluded.len().checked_sub(NAMED + 1).map(|more| format!("and {}", counted(more + 1, "more Node")));
     let count = match it.targets {
         1 => "1 Node can be a target".to_owned(),
         count => format!("{count} Nodes can be targets"),

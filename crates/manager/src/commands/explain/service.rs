@@ -91,6 +91,7 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
     if it.targets == 0 {
         let detail = match it.excluded.first() {
             None => "the cluster has no Nodes".to_owned(),
+            Some((node, why)) if it.excluded.len() == 1 => format!("the only Node, {node}, is excluded: {why}"),
             Some((node, why)) => format!("{} Nodes are excluded, such as {node}: {why}", it.excluded.len()),
         };
         let event = facts.current(EventReason::NoTargets, &[EventReason::TargetsUpdated]);

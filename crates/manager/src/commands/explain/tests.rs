@@ -18,6 +18,7 @@ use controllers::service::condition::Reason;
 use serde_json::{Value, json};
 
 use super::facts::{Balancers, EventFact, Facts, Leader, Machine, NodeFacts, Runs, ServiceFacts};
+use super::read::last_errors;
 use super::{Cause, Explanation, State, Subject, Weight, node, service, text};
 use crate::commands::plan::{ObjectPlan, RUN_ELSEWHERE, Side, Step};
 
@@ -357,10 +358,15 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
 
 #[test]
 fn a_state_is_over_once_a_later_event_ended_it() {
-    let later = |situation: Situation, reason| situation.with(|it| it.facts.events.push(event(reason, NOW)));
+    let later = |situation: Situation, reason| {
+        situation.with(|it| it.facts.events.push(EventFact { is_warning: false, ..event(reason, NOW) }))
+    };
     let held = || Situation::well().unready().lost().event(EventReason::DeletionHeld);
     assert!(states(&held().node()).contains(&State::DeletionHeld));
-    assert!(!states(&later(held(), EventReason::DeletionAverted).node()).contains(&State::DeletionHeld));
+    let averted = later(held(), EventReason::DeletionAverted);
+    let has_error = |facts: &Facts| !last_errors(&[], None, facts).is_empty();
+    assert!(has_error(&held().facts) && !has_error(&averted.facts), "an averted hold is no error");
+    assert!(!states(&averted.node()).contains(&State::DeletionHeld));
     let failed = || Situation::well().event(EventReason::UpdateFailed);
     assert_eq!(states(&failed().service()), [State::TargetsNotUpdated]);
     assert_eq!(states(&later(failed(), EventReason::TargetsUpdated).service()), []);

@@ -2,7 +2,7 @@
 //! code.
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::controller_set::Settings;
 use crate::exit::paragraph;
 use crate::flags::{OrphansFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::print;
+use crate::output::{has_failed, print, print_error};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -39,7 +39,7 @@ const COMMAND: ReportCommand = ReportCommand {
 
 /// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let flags: OrphansFlags = match COMMAND.parse_as(program, arguments) {
+    let mut flags: OrphansFlags = match COMMAND.parse_as(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
@@ -47,6 +47,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     if flags.delete && flags.report.output == Output::Json && !flags.yes {
         return wrong("--delete with --output=json cannot ask for confirmation: add --yes");
     }
+    flags.report.has_patience = flags.delete;
     logging::init_for_report(flags.report.flags.verbosity);
     block_on(async { run(&flags, providers).await.unwrap_or_else(|error| failed(&flags, paragraph(&error))) })
 }
@@ -63,7 +64,7 @@ fn failed(OrphansFlags { report: ReportFlags { flags, output, .. }, .. }: &Orpha
 }
 
 fn wrong(text: &str) -> ExitCode {
-    eprintln!("Error: {text}");
+    print_error(text);
     ExitCode::FAILURE
 }
 
@@ -93,14 +94,18 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
     choose(&mut report, command)?;
     if *output == Output::Text {
         say(&text(&report));
+        // Nothing is deleted that could not be shown.
+        if has_failed() {
+            return Ok(ExitCode::FAILURE);
+        }
     }
     if command.delete && has_any(&report) {
         if !report.errors.is_empty() {
-            eprintln!("Error: nothing is deleted, because the list is not complete");
+            print_error("nothing is deleted, because the list is not complete");
         } else if command.yes && report.are_too_many && command.chosen().is_empty() {
-            eprintln!(
-                "Error: more than half of the cluster's resources have no owner: leave out --yes and confirm on a terminal, or \
-                 name the orphans with --only"
+            print_error(
+                "more than half of the cluster's resources have no owner: leave out --yes and confirm on a terminal, or \
+                 name the orphans with --only",
             );
             return Ok(ExitCode::FAILURE);
         } else if command.yes || confirm(&report)? {
@@ -160,7 +165,10 @@ async fn delete_all(client: &Client, provider: &dyn CloudProvider, report: &mut 
     let signalled = stop.clone();
     let signals = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping after the deletion in progress; a second signal ends the process at once");
+            _ = writeln!(
+                std::io::stderr(),
+                "stopping after the deletion in progress; a second signal ends the process at once"
+            );
             signalled.cancel();
         }
         if tokio::signal::ctrl_c().await.is_ok() {

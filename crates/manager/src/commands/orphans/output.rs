@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cloud_provider::{OwnedResource, Owner};
+use cloud_provider::{OwnedResource, Owner, counted};
 use serde_json::{Map, Value, json};
 
 use super::judge::age;
@@ -120,8 +120,8 @@ pub fn text(report: &OrphanReport) -> String {
         0 => writeln!(text, "No orphans of cluster {cluster:?} in cloud {provider:?}."),
         found => writeln!(
             text,
-            "{found} {} of cluster {cluster:?} in cloud {provider:?}: {deletable} can be deleted, {kept} kept.",
-            if found == 1 { "orphan" } else { "orphans" }
+            "{} of cluster {cluster:?} in cloud {provider:?}: {deletable} can be deleted, {kept} kept.",
+            counted(found, "orphan")
         ),
     };
     text
@@ -179,5 +179,9 @@ pub(super) fn ended(state: &OrphanState) -> String {
 /// Returns the summary line after a deletion.
 pub(super) fn totals(report: &OrphanReport) -> String {
     let Counts { deletable, kept, removed, failed } = Counts::of(report);
-    format!("{removed} of {} orphans removed, {kept} kept, {} not deleted.\n", report.orphans.len(), failed + deletable)
+    format!(
+        "{removed} of {} removed, {kept} kept, {} not deleted.\n",
+        counted(report.orphans.len(), "orphan"),
+        failed + deletable
+    )
 }

@@ -15,7 +15,7 @@ use crate::commands::read_only_client;
 use crate::exit::paragraph;
 use crate::flags::{Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::print;
+use crate::output::{print, print_error};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -57,7 +57,7 @@ fn failed(ReportFlags { flags, output, .. }: &ReportFlags, error: String) -> Exi
 }
 
 fn wrong(text: &str) -> ExitCode {
-    eprintln!("Error: {text}");
+    print_error(text);
     Outcome::Incomplete.into()
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt::{self, Write as _};
 
+use cloud_provider::counted;
 use serde_json::{Value, json};
 
 use crate::flags::Output;
 
-use super::report::{Key, Kind, ObjectPlan, Outcome, Report};
+use super::report::{Key, ObjectPlan, Outcome, Report};
 
 /// Renders the report in this format, with a line break at the end.
 #[must_use]
@@ -123,12 +124,12 @@ fn write_text(out: &mut String, report: &Report) -> fmt::Result {
 fn summary(report: &Report) -> String {
     let totals = report.totals();
     let looked_at: Vec<String> =
-        report.looked_at.iter().map(|(kind, count)| format!("{count} {}", plural(*kind, *count))).collect();
+        report.looked_at.iter().map(|(kind, count)| counted(*count, &kind.to_string())).collect();
     let looked_at = looked_at.join(", ");
-    let errors = if totals.errors == 1 { "1 error".to_owned() } else { format!("{} errors", totals.errors) };
+    let (errors, objects) = (counted(totals.errors, "error"), counted(totals.objects, "object"));
     let changes = format!(
-        "{} to create, {} to update, {} to delete, for {} objects (looked at {looked_at})",
-        totals.create, totals.update, totals.delete, totals.objects
+        "{} to create, {} to update, {} to delete, for {objects} (looked at {looked_at})",
+        totals.create, totals.update, totals.delete
     );
     match report.outcome() {
         Outcome::Nothing => format!("Nothing to do: {looked_at}."),
@@ -137,14 +138,12 @@ fn summary(report: &Report) -> String {
     }
 }
 
-fn plural(kind: Kind, count: usize) -> String {
-    if count == 1 { kind.to_string() } else { format!("{kind}s") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cloud_provider::{Cluster, PlanAction, PlanStep};
+
+    use crate::commands::plan::Kind;
 
     fn report() -> Report {
         let mut report = Report::new("acme", &Cluster { name: "kubernetes".into(), id: Some("u".into()) });
@@ -190,6 +189,9 @@ Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1
         assert!(text(&broken).contains("Service shop/api\n  error       the cloud did not answer\n"));
         assert!(text(&broken).contains("Plan, incomplete because of 1 error: 1 to create"));
         assert_eq!(broken.outcome().code(), 1);
+        let mut one = report();
+        one.objects.retain(|key, _| key.name == "worker-1");
+        assert!(text(&one).contains(", for 1 object (looked at 2 Nodes, 1 Service)."), "{}", text(&one));
         let mut nothing = report();
         nothing.objects.clear();
         assert_eq!(text(&nothing), "Nothing to do: 2 Nodes, 1 Service.\n");

@@ -5,6 +5,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use clap::{Arg, Command};
+
 use super::flags;
 use super::rows::{declared, default};
 use crate::flags::program::PROGRAMS;
@@ -63,12 +65,18 @@ fn shell(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 /// Words before the cursor as bash splits them, and a completion that is offered.
-const COMPLETED: [(&[&str], &str); 9] = [
+const COMPLETED: [(&[&str], &str); 15] = [
     (&["check", "--file"], "--filename"),
     (&["expl"], "explain"),
     (&["explain", "no"], "node"),
     (&["doc"], "doctor"),
     (&["doctor", "--cloud-conf"], "--cloud-config"),
+    (&["doctor", "--time"], "--timeout"),
+    (&["plan", "--time"], "--timeout"),
+    (&["explain", "--cloud-conf"], "--cloud-config"),
+    (&["explain", "node", "--cloud-conf"], "--cloud-config"),
+    (&["explain", "service", "--names"], "--namespace"),
+    (&["play", "--spe"], "--speed"),
     (&["completion", "fi"], "fish"),
     (&["--cloud-provider", "ac"], "acme"),
     (&["--cloud-provider", "=", "ac"], "acme"),
@@ -76,7 +84,8 @@ const COMPLETED: [(&[&str], &str); 9] = [
 ];
 
 fn completions(name: &str) -> String {
-    let program = Program::new("ccm-test").with_providers(["acme", "simulated"]);
+    let own = Command::new("play").arg(Arg::new("speed").long("speed"));
+    let program = Program::new("ccm-test").with_providers(["acme", "simulated"]).with_subcommand(own);
     match Flags::parse_as(&program, ["ccm-test", "completion", name].map(OsString::from)) {
         Parsed::Say(script) => script,
         other => panic!("{other:?}"),

@@ -50,17 +50,19 @@ fn help_and_version_end_the_program_without_an_error() {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing, or too early, in:\n{help}")).1;
     }
     assert!(matches!(parse(&["--help"]), Parsed::Say(text) if text.contains("--node-deletion-guard-share")));
-    assert!(matches!(parse(&["--version"]), Parsed::Say(text) if text == format!("Kubernetes {KUBERNETES_VERSION}\n")));
+    let Parsed::Say(version) = parse(&["--version"]) else { panic!("no version") };
+    let lines: Vec<_> = version.lines().collect();
+    let product = format!("ccm-rs v{} (commit ", env!("CARGO_PKG_VERSION"));
+    assert!(lines.len() == 2 && lines[0] == format!("Kubernetes {KUBERNETES_VERSION}"), "{version}");
+    assert!(lines[1].starts_with(&product), "{version}");
 }
 
 #[test]
 fn version_and_help_are_subcommands_and_a_misspelt_one_gets_a_suggestion() {
     let Parsed::Say(version) = parse(&["version"]) else { panic!("no version") };
-    assert!(
-        version.starts_with(&format!("cloud-controller-manager v{} (commit ", env!("CARGO_PKG_VERSION"))),
-        "{version}"
-    );
-    assert!(version.ends_with(&format!("for Kubernetes {KUBERNETES_VERSION}\n")), "{version}");
+    assert!(version.starts_with(&format!("ccm-rs v{} (commit ", env!("CARGO_PKG_VERSION"))), "{version}");
+    let end = format!("), run as cloud-controller-manager, for Kubernetes {KUBERNETES_VERSION}\n");
+    assert!(version.ends_with(&end), "{version}");
     assert!(matches!(parse(&["help"]), Parsed::Say(text) if text.contains("--cluster-cidr")));
     assert!(matches!(parse(&["help", "version"]), Parsed::Say(text) if text.contains("print the versions")));
     for arguments in [&["dokter"][..], &["help", "dokter"]] {

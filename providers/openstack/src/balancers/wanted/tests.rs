@@ -177,6 +177,7 @@ fn a_listener_that_must_speak_otherwise_is_removed_before_it_is_made_anew() {
 
 #[test]
 fn nodes_without_an_address_are_counted_and_a_few_are_named() {
+    assert!(left_out(&["a"]).starts_with("1 Node is not a member: it has no address "), "{}", left_out(&["a"]));
     assert!(left_out(&["a", "b", "c"]).starts_with("3 Nodes ") && left_out(&["a", "b", "c"]).ends_with(": a, b, c"));
     assert!(
         left_out(&["a", "b", "c", "d"]).starts_with("4 Nodes ")
