@@ -67,7 +67,7 @@ pub use self::authorization::AuthorizationFlags;
 pub(crate) use self::check::CheckFlags;
 pub use self::cloud::{CloudFlags, OnCloudConfigChange};
 pub use self::command_line::CommandLineFlags;
-pub use self::configuration::{CloudConfiguration, Configuration};
+pub use self::configuration::{CloudConfiguration, Configuration, HealthListener};
 pub(crate) use self::configz::configz_with_migration;
 pub use self::controllers::ControllersFlags;
 pub use self::debugging::DebuggingFlags;
@@ -82,6 +82,7 @@ pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
 pub(crate) use self::orphans::OrphansFlags;
 pub use self::program::{Program, VendorFlag};
+pub(crate) use self::program::{PROVIDER_VARIABLE, without_entry_point};
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::report::Output;
@@ -201,9 +202,9 @@ pub enum Parsed<T = Box<Flags>> {
 
 impl Flags {
     /// Parses and validates arguments. The first argument is the program's name, which determines some defaults
-    /// ([`Program::called`]).
+    /// ([`Program::called`]). A second argument that is the path of a known program counts instead (D-12).
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
-        let arguments: Vec<_> = arguments.into_iter().collect();
+        let arguments = without_entry_point(arguments.into_iter().collect(), COMMAND);
         let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
         Self::parse_as(&program, arguments)
     }
