@@ -26,8 +26,7 @@ pub type WebhookFactory = fn(Arc<dyn CloudProvider>) -> Webhook;
 ///
 /// ```no_run
 /// use std::process::ExitCode;
-/// use cloud_provider::names::MANAGER_NAME;
-use cloud_provider::{CloudProvider, Registry};
+/// use cloud_provider::{CloudProvider, Registry};
 /// use manager::Manager;
 /// use manager::flags::Program;
 ///

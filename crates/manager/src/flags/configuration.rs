@@ -146,7 +146,8 @@ impl Flags {
             shutdown_timeout,
         } = controllers;
         // The names were validated when the flags were parsed.
-        let (selection, gates) = (controllers.selection(&cloud.cloud_provider).unwrap_or_default(), controllers.gates());
+        let (selection, gates) =
+            (controllers.selection(&cloud.cloud_provider).unwrap_or_default(), controllers.gates());
         let CloudFlags {
             cloud_provider,
             cloud_config,

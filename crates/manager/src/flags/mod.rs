@@ -81,8 +81,8 @@ pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
 pub(crate) use self::orphans::OrphansFlags;
-pub use self::program::{Program, VendorFlag};
 pub(crate) use self::program::{PROVIDER_VARIABLE, without_entry_point};
+pub use self::program::{Program, VendorFlag};
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::report::Output;
@@ -204,8 +204,7 @@ impl Flags {
     /// Parses and validates arguments. The first argument is the program's name, which determines some defaults
     /// ([`Program::called`]). A second argument that is the path of a known program counts instead (D-12).
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
-        let arguments = without_entry_point(arguments.into_iter().collect(), COMMAND);
-        let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
+        let (program, arguments) = Program::called_by(arguments.into_iter().collect(), "");
         Self::parse_as(&program, arguments)
     }
 

@@ -114,7 +114,10 @@ impl Flags {
     /// Returns notices about values that are probably a mistake.
     fn risks(&self) -> Vec<String> {
         let mut risks = self.authentication.warnings();
-        let reserved = self.controllers.reserved(&self.cloud.cloud_provider).filter(|name| !(*name == TAGGING && self.has_tagging()));
+        let reserved = self
+            .controllers
+            .reserved(&self.cloud.cloud_provider)
+            .filter(|name| !(*name == TAGGING && self.has_tagging()));
         risks.extend(reserved.map(|name| {
             format!("--controllers: this program has no controller {name}; the name is accepted for existing manifests")
         }));

@@ -134,8 +134,17 @@ impl Program {
         Self::called_with_preset(argument, "")
     }
 
-    /// Returns the program for the name in the first argument. If that name tells no vendor, the program presets this
-    /// provider, with the defaults of its vendor's program; an empty name presets none.
+    /// Returns the program that these arguments call, and the arguments that begin with its name (D-12). The program is the
+    /// first argument, or the second if that is the path of a known program. If its name tells no vendor, it presets the
+    /// provider `preset`, with the defaults of its vendor's program; an empty name presets none.
+    #[must_use]
+    pub fn called_by(arguments: Vec<OsString>, preset: &str) -> (Self, Vec<OsString>) {
+        let arguments = without_entry_point(arguments, cloud_provider::names::MANAGER_NAME);
+        let name = arguments.first().map(OsString::as_os_str).unwrap_or_default();
+        (Self::called_with_preset(name, preset), arguments)
+    }
+
+    /// Returns the program for the name in the first argument; see [`called_by`](Self::called_by).
     pub(crate) fn called_with_preset(argument: &OsStr, provider: &str) -> Self {
         let binary = base_name(argument);
         match PROGRAMS.into_iter().find(|(name, ..)| *name == binary) {

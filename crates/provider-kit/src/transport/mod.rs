@@ -57,7 +57,6 @@ mod priority;
 mod redact;
 mod retry;
 mod retry_policy;
-mod system_roots;
 mod throttle;
 mod xml;
 

@@ -11,7 +11,6 @@ use http::{Request, Response};
 use parking_lot::Mutex;
 
 use super::access::endpoint;
-use super::system_roots::CertificatePlaces;
 use super::{BodyLimit, BodyReader, Connector, NoAnswer};
 
 /// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
@@ -121,7 +120,7 @@ impl Settings {
 
 /// Returns the certificates of the authorities that this system trusts.
 fn system_roots() -> Result<Vec<reqwest::Certificate>> {
-    let roots = CertificatePlaces::of_this_system().load()?;
+    let roots = trusted_roots::load().map_err(|error| Error::invalid(error.to_string()))?;
     let made = roots.iter().map(|root| reqwest::Certificate::from_der(root));
     made.collect::<Result<_, _>>().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))
 }

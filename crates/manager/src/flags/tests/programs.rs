@@ -37,7 +37,8 @@ fn notices(flags: &Flags) -> Vec<String> {
 fn image_has_a_link_for_every_known_program() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/image/programs");
     let written = std::fs::read_to_string(&path).unwrap();
-    let comment: String = written.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let comment: String =
+        written.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     let names = PROGRAMS.map(|(name, ..)| name);
     assert!(names.is_sorted());
     let list = comment + &names.join("\n") + "\n";
@@ -51,10 +52,22 @@ fn image_has_a_link_for_every_known_program() {
 #[test]
 fn path_of_a_program_before_the_flags_is_the_name_of_the_program() {
     let cases: [(&[&str], &str, &str); 6] = [
-        (&["/cloud-controller-manager", "/bin/openstack-cloud-controller-manager", "--v=1"], "openstack", "openstack-cloud-controller-manager"),
-        (&["/cloud-controller-manager", "/usr/local/bin/cce-cloud-controller-manager"], "cce", "cce-cloud-controller-manager"),
+        (
+            &["/cloud-controller-manager", "/bin/openstack-cloud-controller-manager", "--v=1"],
+            "openstack",
+            "openstack-cloud-controller-manager",
+        ),
+        (
+            &["/cloud-controller-manager", "/usr/local/bin/cce-cloud-controller-manager"],
+            "cce",
+            "cce-cloud-controller-manager",
+        ),
         (&["/cloud-controller-manager", "keepalived-cloud-provider"], "keepalived", "keepalived-cloud-provider"),
-        (&["/hcloud-cloud-controller-manager", "/bin/aws-cloud-controller-manager"], "aws", "aws-cloud-controller-manager"),
+        (
+            &["/hcloud-cloud-controller-manager", "/bin/aws-cloud-controller-manager"],
+            "aws",
+            "aws-cloud-controller-manager",
+        ),
         (&["/ccm", "/cloud-controller-manager", "--cloud-provider=gce"], "gce", "cloud-controller-manager"),
         (
             &[
@@ -154,7 +167,10 @@ fn controllers_of_alibabas_program_are_accepted_with_a_notice_on_alibaba_alone()
         let flags = flags(&["/cloud-controller-manager", &provider, list]);
         for name in ["ingress", "pvtz"] {
             let said = notices(&flags).into_iter().find(|text| text.contains(&format!("controller {name};")));
-            assert!(said.is_some_and(|text| text.starts_with("--controllers: this program has no controller")), "{name}");
+            assert!(
+                said.is_some_and(|text| text.starts_with("--controllers: this program has no controller")),
+                "{name}"
+            );
         }
         assert!(matches!(parse(&["/ccm", &provider, "--controllers=*,-ingress"]), Parsed::Flags(_)));
         assert!(wrong(&["/ccm", &provider, "--controllers=node,ingres"]).contains("\"ingres\" is not in the list"));
@@ -171,7 +187,8 @@ fn historic_gates_are_accepted_with_a_notice_where_manifests_set_them() {
                  CloudDualStackNodeIPs=true";
     for provider in ["alicloud", "alibabacloud", "aws", "azure", "gce", "openstack"] {
         let flags = flags(&["/cloud-controller-manager", &format!("--cloud-provider={provider}"), gates]);
-        for name in ["ServiceNodeExclusion", "LegacyNodeRoleBehavior", "CSIMigrationOpenStack", "CloudDualStackNodeIPs"] {
+        for name in ["ServiceNodeExclusion", "LegacyNodeRoleBehavior", "CSIMigrationOpenStack", "CloudDualStackNodeIPs"]
+        {
             let expected = format!("feature gate {name} has no effect here: Kubernetes no longer has it; remove it");
             assert!(notices(&flags).contains(&expected), "{provider}: {:?}", notices(&flags));
         }

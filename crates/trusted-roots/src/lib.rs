@@ -1,10 +1,19 @@
 //! Certificates of the authorities that this system trusts, from the usual places of all distributions (D-371).
+//!
+//! Clients of clouds and of the Kubernetes API trust them, unless a configuration names an authority. An image has no
+//! distribution, and a manifest may mount a directory of the host over that of the image, so the usual places are tried
+//! in order, and then a place of this project's image that no manifest hides.
+//!
+//! ```no_run
+//! let roots = trusted_roots::load()?;
+//! println!("{} authorities are trusted", roots.len());
+//! # Ok::<(), trusted_roots::NoCertificates>(())
+//! ```
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use cloud_provider::{Error, Result};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -31,9 +40,24 @@ const FILE_VARIABLE: &str = "SSL_CERT_FILE";
 /// Variable that names the only directories, separated by colons.
 const DIRECTORIES_VARIABLE: &str = "SSL_CERT_DIR";
 
+/// There is no certificate, so that no server could be verified. The text names the places that were tried, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no server can be verified: {0}")]
+pub struct NoCertificates(String);
+
+/// Loads the certificates of the authorities that this system trusts: those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, if one
+/// of them is set; otherwise those of the first usual bundle that has any, and of the usual directories; otherwise those of
+/// this project's image. Files that cannot be read, and certificates that cannot be parsed, are left out.
+///
+/// # Errors
+/// [`NoCertificates`] if there is no certificate.
+pub fn load() -> Result<Vec<CertificateDer<'static>>, NoCertificates> {
+    CertificatePlaces::of_this_system().load()
+}
+
 /// Places of certificates on a system.
 #[derive(Debug)]
-pub(super) struct CertificatePlaces {
+struct CertificatePlaces {
     /// Value of `SSL_CERT_FILE`; empty if the variable is not set.
     file: OsString,
     /// Value of `SSL_CERT_DIR`; empty if the variable is not set.
@@ -45,7 +69,7 @@ pub(super) struct CertificatePlaces {
 
 impl CertificatePlaces {
     /// Returns the places of this system.
-    pub(super) fn of_this_system() -> Self {
+    fn of_this_system() -> Self {
         Self {
             file: std::env::var_os(FILE_VARIABLE).unwrap_or_default(),
             directories: std::env::var_os(DIRECTORIES_VARIABLE).unwrap_or_default(),
@@ -55,13 +79,8 @@ impl CertificatePlaces {
         }
     }
 
-    /// Loads the certificates: those that the variables name, if one is set; otherwise those of the first bundle that has
-    /// any, and of the usual directories; otherwise those of the image. Files that cannot be read, and certificates that
-    /// cannot be parsed, are left out.
-    ///
-    /// # Errors
-    /// *Invalid* if there is no certificate, with the places that were tried.
-    pub(super) fn load(&self) -> Result<Vec<CertificateDer<'static>>> {
+    /// Loads the certificates; see [`load`].
+    fn load(&self) -> Result<Vec<CertificateDer<'static>>, NoCertificates> {
         if !self.file.is_empty() || !self.directories.is_empty() {
             return self.load_named();
         }
@@ -88,7 +107,7 @@ impl CertificatePlaces {
 
     /// Loads the certificates that the variables name. Others are not trusted instead, because an operator who names
     /// authorities trusts only these.
-    fn load_named(&self) -> Result<Vec<CertificateDer<'static>>> {
+    fn load_named(&self) -> Result<Vec<CertificateDer<'static>>, NoCertificates> {
         let mut found = if self.file.is_empty() { BTreeSet::new() } else { in_file(Path::new(&self.file)) };
         let directories = std::env::split_paths(&self.directories).filter(|path| !path.as_os_str().is_empty());
         found.extend(directories.flat_map(|directory| in_directory(&directory)));
@@ -103,9 +122,12 @@ impl CertificatePlaces {
 }
 
 /// Returns the certificates, if there are any.
-fn loaded(found: BTreeSet<Vec<u8>>, problem: impl FnOnce() -> String) -> Result<Vec<CertificateDer<'static>>> {
+fn loaded(
+    found: BTreeSet<Vec<u8>>,
+    problem: impl FnOnce() -> String,
+) -> Result<Vec<CertificateDer<'static>>, NoCertificates> {
     if found.is_empty() {
-        return Err(Error::invalid(format!("cannot verify any server: {}", problem())));
+        return Err(NoCertificates(problem()));
     }
     tracing::debug!(certificates = found.len(), "certificates of authorities loaded");
     Ok(found.into_iter().map(CertificateDer::from).collect())
@@ -121,7 +143,7 @@ fn in_directory(directory: &Path) -> BTreeSet<Vec<u8>> {
 /// Returns the certificates of a file in the form of PEM that are certificates of authorities.
 fn in_file(file: &Path) -> BTreeSet<Vec<u8>> {
     let Ok(pem) = std::fs::read(file) else { return BTreeSet::new() };
-    let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(std::result::Result::ok);
+    let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
     certificates.filter(|root| RootCertStore::empty().add(root.clone()).is_ok()).map(|root| root.to_vec()).collect()
 }
 
@@ -163,7 +185,10 @@ mod tests {
             CertificatePlaces {
                 file: OsString::new(),
                 directories: OsString::new(),
-                bundles: vec![self.path("etc/ssl/certs/ca-certificates.crt"), self.path("etc/pki/tls/certs/ca-bundle.crt")],
+                bundles: vec![
+                    self.path("etc/ssl/certs/ca-certificates.crt"),
+                    self.path("etc/pki/tls/certs/ca-bundle.crt"),
+                ],
                 usual_directories: vec![self.path("etc/ssl/certs")],
                 image_bundle: self.path("usr/share/ccm-rs/ca-certificates.crt"),
             }
@@ -238,7 +263,14 @@ mod tests {
         let system = System::new();
         fs::write(system.path("etc/ssl/certs/ca-certificates.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
         let error = system.places().load().unwrap_err().to_string();
-        for word in ["no certificate could be loaded", "ca-certificates.crt", "ca-bundle.crt", "ccm-rs", "mount", "SSL_CERT_FILE"] {
+        for word in [
+            "no certificate could be loaded",
+            "ca-certificates.crt",
+            "ca-bundle.crt",
+            "ccm-rs",
+            "mount",
+            "SSL_CERT_FILE",
+        ] {
             assert!(error.contains(word), "{word}: {error}");
         }
     }
