@@ -110,7 +110,13 @@ async fn start(image: &Image, manifest: &Manifest) -> anyhow::Result<String> {
     }
     let harness = Harness::new(image, manifest).await?;
     harness.until_healthy().await?;
-    Ok("starts".to_owned())
+    let image = if manifest.image_provider.is_empty() {
+        String::new()
+    } else {
+        format!(", image built with CLOUD_PROVIDER={}", manifest.image_provider)
+    };
+    let remark = manifest.remark.iter().map(|remark| format!("; {remark}")).collect::<String>();
+    Ok(format!("starts{image}{remark}"))
 }
 
 /// A variable that names certificates is not replaced by other certificates: nobody else shall be trusted.

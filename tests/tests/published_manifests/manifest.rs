@@ -30,6 +30,7 @@ pub(crate) struct Manifest {
     pub(crate) probe: Option<Probe>,
     pub(crate) provider: String,
     pub(crate) exception: Option<String>,
+    pub(crate) remark: Option<String>,
     /// Text of a failure that another change removes; the test accepts it, and the start as well.
     pub(crate) pending: Option<String>,
 }
