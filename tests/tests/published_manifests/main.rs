@@ -17,7 +17,7 @@ use futures::StreamExt as _;
 
 use crate::image::Image;
 use crate::manifest::{Manifest, manifests};
-use crate::run::Harness;
+use crate::run::{Harness, State};
 
 /// Programs that run at a time.
 const PARALLEL: usize = 4;
@@ -109,7 +109,9 @@ async fn start(image: &Image, manifest: &Manifest) -> anyhow::Result<String> {
         return Ok(format!("exception: {exception}"));
     }
     let harness = Harness::new(image, manifest).await?;
-    harness.until_healthy().await?;
+    if harness.until_healthy().await? == State::Pending {
+        return Ok(format!("pending: {}", manifest.pending.as_deref().unwrap_or_default()));
+    }
     let image = if manifest.image_provider.is_empty() {
         String::new()
     } else {

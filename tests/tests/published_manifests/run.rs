@@ -1,20 +1,23 @@
 //! One container as a process, between an embedded API server and a cloud that does not answer.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ccm_tests::wait::until;
 use embedded_apiserver::ApiServer;
 use parking_lot::Mutex;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::files::Generated;
+use crate::files::{Content, Generated};
 use crate::image::Image;
 use crate::manifest::Manifest;
 
@@ -25,6 +28,15 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 /// Variables with the addresses of the services that clouds offer to their machines.
 const MACHINE_SERVICES: [&str; 4] =
     ["AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "METADATA_ENDPOINT", "OCI_METADATA_BASE_URL"];
+
+/// Result of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The probe succeeds.
+    Healthy,
+    /// The process ended with the failure that other work removes.
+    Pending,
+}
 
 /// A running container.
 pub(crate) struct Harness {
@@ -48,11 +60,11 @@ impl Harness {
         let (stop, mounts) = (CancellationToken::new(), tempfile::tempdir()?);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let api_server = format!("http://{}", listener.local_addr()?);
-        let token = stop.clone();
-        tokio::spawn(async move { ApiServer::new().serve_tcp(listener, token).await });
-
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()])?;
         let generated = Generated { api_server, certificate: (cert.pem(), signing_key.serialize_pem()) };
+        let (api, token) = (api_server_with_secrets(&generated)?, stop.clone());
+        tokio::spawn(async move { api.serve_tcp(listener, token).await });
+
         let mounted = |path: &str| mounts.path().join(path.trim_start_matches('/'));
         for (path, content) in &manifest.files {
             let file = mounted(path);
@@ -92,7 +104,7 @@ impl Harness {
     ///
     /// # Errors
     /// The end of the process or the last answer, with the end of the log.
-    pub(crate) async fn until_healthy(&self) -> Result<()> {
+    pub(crate) async fn until_healthy(&self) -> Result<State> {
         let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build()?;
         let healthy = until("the health of the container", LIMIT, async || {
             if self.process.lock().try_wait()?.is_some() {
@@ -104,8 +116,8 @@ impl Harness {
         });
         let log = self.mounts.path().join("log");
         match healthy.await.with_context(|| end_of(&log))? {
-            true => Ok(()),
-            false if self.pending.as_deref().is_some_and(|text| end_of(&log).contains(text)) => Ok(()),
+            true => Ok(State::Healthy),
+            false if self.pending.as_deref().is_some_and(|text| end_of(&log).contains(text)) => Ok(State::Pending),
             false => bail!("the process ended: {}", end_of(&log)),
         }
     }
@@ -118,6 +130,18 @@ impl Drop for Harness {
         _ = process.kill();
         _ = process.wait();
     }
+}
+
+/// Returns an API server with the Secret that a manifest of Azure names instead of a file.
+fn api_server_with_secrets(generated: &Generated) -> Result<ApiServer> {
+    let api = ApiServer::new();
+    let configuration = STANDARD.encode(Content::Azure.text(generated));
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "azure-cloud-provider", "namespace": "kube-system"},
+        "data": {"cloud-config": configuration},
+    });
+    api.seed(secret).map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(api)
 }
 
 /// Returns the flags that lead to this harness: the API server, and free ports instead of those of the manifest.
@@ -154,7 +178,7 @@ fn reserved() -> Result<(TcpSocket, u16)> {
 }
 
 /// Returns the last lines of the log.
-fn end_of(log: &PathBuf) -> String {
+fn end_of(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().rev().take(8).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
