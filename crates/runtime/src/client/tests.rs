@@ -181,8 +181,8 @@ async fn errors_say_what_was_tried_and_what_to_do() {
 #[test]
 fn authorities_of_the_system_are_loaded_only_where_they_count() {
     let roots = |url: &str, root_cert: Option<Vec<Vec<u8>>>, accept_invalid_certs| {
-        let config = kube::Config::new(url.parse().unwrap());
-        let mut config = kube::Config { root_cert, accept_invalid_certs, ..config };
+        let mut config = kube::Config::new(url.parse().unwrap());
+        (config.root_cert, config.accept_invalid_certs) = (root_cert, accept_invalid_certs);
         config::trust_roots_of_the_system(&mut config).map(|()| config.root_cert)
     };
     assert_eq!(roots("http://127.0.0.1:1", None, false), Ok(Some(Vec::new())), "no TLS, no certificates");
