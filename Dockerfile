@@ -2,6 +2,7 @@
 #
 #   docker build -t cloud-controller-manager .
 #   docker build --build-arg TARGET=aarch64-unknown-linux-musl …       on a machine of that kind
+#   docker build --build-arg CLOUD_PROVIDER=linode …                   for manifests that do not name the cloud
 
 # The only base image, by digest: a tag can be moved. The digest is that of the index for all platforms. To refresh it, for instance for a new
 # toolchain in rust-toolchain.toml, take the digest that the registry gives for the tag, and change both together:
@@ -25,18 +26,20 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     CCM_REVISION="$REVISION" cargo build --release --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$TARGET" && \
-    install -D "target/$TARGET/release/cloud-controller-manager" /image/cloud-controller-manager && \
-    install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
-    mkdir /image/bin && ln -s /cloud-controller-manager /image/bin/hcloud-cloud-controller-manager && \
-    ln -s /cloud-controller-manager /image/bin/openstack-cloud-controller-manager
+    deploy/image/layout /image "target/$TARGET/release/cloud-controller-manager"
 
 FROM scratch
+# The provider that the program presets where neither --cloud-provider nor the name of the program tells one (D-12).
+ARG CLOUD_PROVIDER=
 LABEL org.opencontainers.image.title="cloud-controller-manager" \
       org.opencontainers.image.description="A Kubernetes cloud controller manager" \
-      org.opencontainers.image.licenses="Apache-2.0"
-# With the names that other manifests call (D-12): it is then the program for that cloud.
+      org.opencontainers.image.licenses="Apache-2.0" \
+      ccm-rs.cloud-provider="$CLOUD_PROVIDER"
+# With the names by which published manifests call the program, in /, /bin and /usr/local/bin: it is then the program for that cloud.
 COPY --from=build /image /
-# The only place that has the certificates of public clouds.
-ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+# Some manifests name the program without its path. Certificates have no variable: the program finds them, also if a
+# directory of the host hides those of the image.
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    CCM_CLOUD_PROVIDER=$CLOUD_PROVIDER
 USER 65532:65532
 ENTRYPOINT ["/cloud-controller-manager"]

@@ -48,6 +48,8 @@ fn is_provider(name: &str) -> bool {
 
 /// Crates that every provider may know.
 const KIT: [&str; 2] = ["provider-kit", "cloud-provider"];
+/// Crates that the provider kit and the runtime may know.
+const BELOW: [&str; 2] = ["cloud-provider", "trusted-roots"];
 
 /// Returns the name of the crate with the protocol of a provider's cloud: `aws-protocol` of `provider-aws`.
 fn protocol_of(provider: &str) -> Option<String> {
@@ -65,13 +67,15 @@ fn objection(name: &str, known: &str) -> Option<&'static str> {
         _ if is_fake(known) && !is_fake(name) && !is_test(name) => Some("fakes are for tests"),
         _ if is_test(known) && !is_test(name) => Some("nothing that is shipped knows a test"),
         _ if is_fake(name) && known != "fake-cloud" => Some("a fake knows nobody of ours"),
-        "cloud-provider" | "embedded-apiserver" | "fake-cloud" => Some("it knows nobody of ours"),
+        "cloud-provider" | "embedded-apiserver" | "fake-cloud" | "trusted-roots" => Some("it knows nobody of ours"),
         _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),
         _ if is_provider(name) && !KIT.contains(&known) && Some(known) != protocol_of(name).as_deref() => {
             Some("a provider knows the contract, the kit and its own protocol")
         }
         _ if name.ends_with("-protocol") && !KIT.contains(&known) => Some("a protocol knows the contract and the kit"),
-        "provider-kit" | "runtime" if known != "cloud-provider" => Some("it knows the contract only"),
+        "provider-kit" | "runtime" if !BELOW.contains(&known) => {
+            Some("it knows the contract and the trusted roots only")
+        }
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_provider::names::MANAGER_NAME;
 use cloud_provider::{CloudProvider, Registry};
 use serving::webhook::Webhook;
 use tokio_util::sync::CancellationToken;
@@ -84,12 +85,18 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// Returns the program with its providers, webhooks and subcommands, for the executable `name`.
-    pub(crate) fn called(&self, name: &OsStr) -> Program {
-        let program = self.program.clone().unwrap_or_else(|| Program::called(name));
+    /// Returns the program with its providers, webhooks and subcommands, for the executable `name`. If neither the vendor
+    /// nor the name tells a provider, `preset` does.
+    pub(crate) fn called(&self, name: &OsStr, preset: &str) -> Program {
+        let program = self.program.clone().unwrap_or_else(|| Program::called_with_preset(name, preset));
         let program = program.with_providers(self.providers.names());
         let program = self.subcommands.iter().cloned().fold(program, Program::with_subcommand);
         self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
+    }
+
+    /// Returns the name of the program, which arguments may repeat before the flags.
+    pub(crate) fn name(&self) -> &'static str {
+        self.program.as_ref().map_or(MANAGER_NAME, Program::name)
     }
 
     /// Sets the Kubernetes clients, instead of those that the flags configure, for example for an API server in this
@@ -156,7 +163,7 @@ mod tests {
         for program in [None, Some(Program::new("acme-ccm").with_default("cloud-provider", "acme"))] {
             let mut manager = Manager::new(&providers).webhook("acme-quota", acme);
             manager.program = program;
-            let program = manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"));
+            let program = manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"), "");
             let gate = "--feature-gates=CloudControllerManagerWebhook=true";
             let parse = |flag: &str| Flags::parse_as(&program, ["x", gate, flag].map(OsString::from));
             let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };

@@ -23,7 +23,7 @@ use crate::controller_set::{ControllerSet, INFORMER_CLIENT, Liveness, RunningCon
 use crate::election::{LeaderElection, migration};
 use crate::endpoints::{Ports, Routes, situation};
 use crate::exit::{Failure, panic_message};
-use crate::flags::{Configuration, Flags, Parsed};
+use crate::flags::{Configuration, Flags, PROVIDER_VARIABLE, Parsed, without_entry_point};
 use crate::kubernetes::{
     API_SERVER_TIMEOUT, Clients, ProviderClients, ServiceAccountClients, read_cluster, wait_until_healthy,
 };
@@ -45,8 +45,9 @@ impl Manager<'_> {
     pub fn run(self) -> ExitCode {
         core_dumps::forbid();
         // Parse.
-        let arguments: Vec<OsString> = std::env::args_os().collect();
-        let program = self.called(arguments.first().map(OsString::as_os_str).unwrap_or_default());
+        let arguments = without_entry_point(std::env::args_os().collect(), self.name());
+        let preset = std::env::var(PROVIDER_VARIABLE).unwrap_or_default();
+        let program = self.called(arguments.first().map(OsString::as_os_str).unwrap_or_default(), &preset);
         if let Some(code) = commands::run(self.providers, &program, &arguments) {
             return code;
         }

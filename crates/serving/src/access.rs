@@ -36,7 +36,7 @@ pub use client_cas::ClientCas;
 pub use metrics::{
     AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, NoAccessMetrics, TokenCache, compressed_username,
 };
-pub use paths::check_always_allow_paths;
+pub use paths::{check_always_allow_paths, is_always_allowed};
 pub use reviewers::{Reviewers, ReviewersError};
 pub use user::User;
 

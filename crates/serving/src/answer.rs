@@ -4,6 +4,9 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
+/// Body of the answer to a request without TLS: the text of Go's HTTPS servers, which operators know.
+pub(crate) const TLS_REQUIRED: &str = "Client sent an HTTP request to an HTTPS server.\n";
+
 /// Returns plain text, marked so that no browser interprets it as anything else.
 pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     let headers = [

@@ -11,9 +11,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{any, get};
+use http::StatusCode;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
+
+use crate::access::is_always_allowed;
+use crate::answer::{TLS_REQUIRED, text};
 
 /// A health check. It returns at once, from state that is already known.
 pub trait Check: Send + Sync {
@@ -183,6 +187,25 @@ impl Health {
         router.with_state(self.clone())
     }
 
+    /// Returns the routes for callers without TLS, whom nothing authenticates: of `/healthz`, `/livez` and `/readyz` those
+    /// that `always_allow_paths` permits to everybody, for GET and HEAD. All other requests get 400, as on a port that
+    /// serves TLS alone.
+    #[must_use]
+    pub fn plain_routes(&self, always_allow_paths: &[String]) -> Router {
+        let mut router = Router::new();
+        for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
+            let path = format!("/{}", probe.as_str());
+            if !is_always_allowed(always_allow_paths, &path) {
+                continue;
+            }
+            let answer = move |State(health): State<Health>, RawQuery(query): RawQuery| {
+                std::future::ready(health.answer(probe, query.as_deref().unwrap_or_default()))
+            };
+            router = router.route(&path, get(answer).fallback(tls_required));
+        }
+        router.fallback(tls_required).with_state(self.clone())
+    }
+
     fn answer(&self, probe: Probe, query: &str) -> Response {
         let query = answers::Query::parse(query);
         answers::all(&self.report(probe, &query.excluded), query.verbose)
@@ -239,6 +262,11 @@ impl Health {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock()
     }
+}
+
+/// Refuses a request without TLS.
+async fn tls_required() -> Response {
+    text(StatusCode::BAD_REQUEST, TLS_REQUIRED)
 }
 
 fn put(checks: &mut Vec<Named>, name: String, check: Arc<dyn Check>) {

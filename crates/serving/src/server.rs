@@ -49,6 +49,8 @@ pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
     tls: Option<Tls>,
+    /// Routes for callers without TLS on a port that has TLS.
+    plain: Option<Router>,
     limits: Limits,
     budget: Budget,
     metrics: Arc<dyn ServerMetrics>,
@@ -83,7 +85,7 @@ impl Listener {
     }
 
     fn new(tcp: TcpListener, address: SocketAddr, tls: Option<Tls>, limits: Limits) -> Self {
-        Self { tcp, address, tls, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
+        Self { tcp, address, tls, plain: None, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
     }
 
     /// Replaces the server's limits.
@@ -117,6 +119,15 @@ impl Listener {
         self
     }
 
+    /// Answers callers without TLS with these routes, on a port that has TLS. The first byte of a connection tells HTTP
+    /// and TLS apart. Without this call, such callers get 400. Nothing authenticates them
+    /// ([`Health::plain_routes`](crate::health::Health::plain_routes)).
+    #[must_use]
+    pub fn with_plain_routes(mut self, routes: Router) -> Self {
+        self.plain = Some(routes);
+        self
+    }
+
     /// Returns the address on which the server listens.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
@@ -129,7 +140,7 @@ impl Listener {
     /// A handler that panics answers 500 and is logged. Certificates are read again every few seconds
     /// ([`Limits::reload`], APP-114).
     pub async fn serve(self, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, address, tls, limits, budget, metrics } = self;
+        let Self { tcp, address, tls, plain, limits, budget, metrics } = self;
         tracing::info!(%address, tls = tls.is_some(), "serving");
         let reload = async {
             match &tls {
@@ -137,7 +148,7 @@ impl Listener {
                 None => std::future::pending().await,
             }
         };
-        let service = connection::Service { router, limits, budget, metrics, shutdown };
+        let service = connection::Service { router, plain, limits, budget, metrics, shutdown };
         let accept = accept::accept(&tcp, tls.as_ref(), &service);
         tokio::select! {
             () = accept => {}

@@ -94,7 +94,7 @@ provider_kit::declare! {
     /// Interface of the endpoints to use.
     pub OS_ENDPOINT_TYPE: Interface = "os-endpoint-type", default("public");
     /// File with the only CA certificates that are trusted (PEM).
-    pub CA_FILE: String = "ca-file", default_description("those of the image");
+    pub CA_FILE: String = "ca-file", default_description("those of the system");
     /// File with the client's certificate (PEM), with `key-file`.
     pub CERT_FILE: String = "cert-file";
     /// File with the key of the client's certificate.

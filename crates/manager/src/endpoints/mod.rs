@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::controller_set::Settings;
 use crate::exit::Failure;
-use crate::flags::{Configuration, ListenAddress, configz_with_migration};
+use crate::flags::{Configuration, HealthListener, ListenAddress, configz_with_migration};
 use crate::logging;
 pub(crate) use callers::situation;
 pub(crate) use webhooks::{own_webhooks, review_service};
@@ -38,6 +38,7 @@ pub(crate) struct Ports {
     pub(crate) webhooks: Option<Listener>,
     pub(crate) secure: Option<Listener>,
     pub(crate) metrics: Option<Listener>,
+    pub(crate) health: Option<Listener>,
 }
 
 impl Ports {
@@ -51,7 +52,8 @@ impl Ports {
         let secure = (options.port != 0).then(|| Listener::bind(options)).transpose().map_err(Failure::setup)?;
         let plain = |address: SocketAddr| Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address");
         let metrics = configuration.metrics_listener.map(plain).transpose().map_err(Failure::setup)?;
-        Ok(Self { webhooks, secure, metrics })
+        let health = configuration.health_listener.map(health_port).transpose()?.flatten();
+        Ok(Self { webhooks, secure, metrics, health })
     }
 
     /// Sets up authentication and authorization of the callers of the secure port, and requests client certificates
@@ -92,12 +94,33 @@ impl Ports {
     }
 }
 
+/// Opens the port for health probes without TLS. A port that only the name of the program presets may be taken: then the
+/// process continues without it, because the vendor's probe may not exist.
+fn health_port(health: HealthListener) -> Result<Option<Listener>, Failure> {
+    match Listener::bind_plain(health.address.ip(), health.address.port(), "--health-bind-address") {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if health.is_required => Err(Failure::setup(error)),
+        Err(error) => {
+            tracing::warn!(
+                address = %health.address,
+                %error,
+                "health probes without TLS are not answered; --health-bind-address names another address"
+            );
+            Ok(None)
+        }
+    }
+}
+
 /// The routes of each port.
 pub(crate) struct Routes {
     /// Routes for authenticated and authorized callers.
     pub(crate) secure: Router,
     /// Routes for every caller of the plain port.
     pub(crate) metrics: Router,
+    /// Routes for health probes without TLS.
+    pub(crate) health: Router,
+    /// If set, the secure port answers health probes without TLS, too.
+    pub(crate) plain_health: bool,
     /// Routes for the API server.
     pub(crate) webhooks: Router,
 }
@@ -112,7 +135,17 @@ impl Servers {
     /// Serves until [`end`](Self::end) is called.
     pub(crate) fn start(ports: Ports, routes: Routes, metrics: &Metrics) -> Self {
         let servers = Self { tasks: TaskTracker::new(), end: CancellationToken::new() };
-        let pairs = [(ports.webhooks, routes.webhooks), (ports.secure, routes.secure), (ports.metrics, routes.metrics)];
+        let plain_health = routes.plain_health.then(|| routes.health.clone());
+        let secure = ports.secure.map(|listener| match plain_health {
+            Some(plain) => listener.with_plain_routes(plain),
+            None => listener,
+        });
+        let pairs = [
+            (ports.webhooks, routes.webhooks),
+            (secure, routes.secure),
+            (ports.metrics, routes.metrics),
+            (ports.health, routes.health),
+        ];
         // All ports share one budget, so that an attack on one port leaves the memory that the others need.
         let budget = Budget::default();
         for (listener, router) in pairs {
@@ -145,6 +178,8 @@ impl Routes {
         Self {
             secure: secure(configuration, migration, health, metrics, log),
             metrics: plain(health, metrics),
+            health: health.plain_routes(&configuration.authorization.always_allow_paths),
+            plain_health: configuration.plain_health,
             webhooks: serving::webhook::router(webhooks, WebhookLimits::default(), metrics.webhooks()),
         }
     }
@@ -208,7 +243,7 @@ mod tests {
     }
 
     fn none() -> Ports {
-        Ports { webhooks: None, secure: None, metrics: None }
+        Ports { webhooks: None, secure: None, metrics: None, health: None }
     }
 
     #[tokio::test]
@@ -229,6 +264,17 @@ mod tests {
             ports.add_metrics_of(&acme(impossible));
             assert!(ports.metrics.is_none());
         }
+    }
+
+    #[tokio::test]
+    async fn a_taken_health_port_is_an_error_only_if_a_flag_names_it() {
+        let holder = Listener::bind_plain([127, 0, 0, 1].into(), 0, "--health-bind-address").unwrap();
+        let address = holder.local_address();
+        assert!(matches!(health_port(HealthListener { address, is_required: false }), Ok(None)));
+        let Err(failure) = health_port(HealthListener { address, is_required: true }) else { panic!("it is taken") };
+        assert!(failure.to_string().contains("--health-bind-address"), "{failure}");
+        drop(holder);
+        assert!(matches!(health_port(HealthListener { address, is_required: false }), Ok(Some(_))));
     }
 
     #[tokio::test]

@@ -141,7 +141,7 @@ impl Flags {
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.
     pub(super) fn has_tagging(&self) -> bool {
-        self.cloud.cloud_provider == "aws" && self.controllers.reserved().any(|name| name == TAGGING)
+        self.cloud.cloud_provider == "aws" && self.controllers.reserved("aws").any(|name| name == TAGGING)
     }
 
     /// Returns the base name of the program.

@@ -17,11 +17,21 @@ use serde_json::Value;
 
 use super::{
     ApiFlags, CloudFlags, ControllersFlags, DebuggingFlags, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK,
-    MiscFlags, OnCloudConfigChange, RouteConfiguration, ValidationAction, WebhookSelection,
+    MiscFlags, OnCloudConfigChange, RouteConfiguration, ValidationAction, WebhookSelection, provider_flags,
 };
 use crate::controller_set::{MIN_RESYNC_PERIOD, Selection, Settings};
 use crate::kubernetes::Clients;
 use crate::logging::LoggingOptions;
+
+/// A port for health probes without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthListener {
+    /// Address to listen on.
+    pub address: SocketAddr,
+    /// If set, a flag names the address, so the process does not start if the port is taken. Otherwise the name of the
+    /// program presets it.
+    pub is_required: bool,
+}
 
 /// The configuration of the process.
 pub struct Configuration {
@@ -50,6 +60,11 @@ pub struct Configuration {
     pub serving: ServingOptions,
     /// Address for metrics without TLS and authentication, if one is set.
     pub metrics_listener: Option<SocketAddr>,
+    /// Port for health probes without TLS, if one is set.
+    pub health_listener: Option<HealthListener>,
+    /// If set, the secure port answers health probes without TLS, too, because the probes of the vendor's manifests do
+    /// not use TLS (D-370).
+    pub plain_health: bool,
     /// Options of authentication of callers.
     pub authentication: AuthenticationOptions,
     /// Options of authorization of callers.
@@ -131,7 +146,8 @@ impl Flags {
             shutdown_timeout,
         } = controllers;
         // The names were validated when the flags were parsed.
-        let (selection, gates) = (controllers.selection().unwrap_or_default(), controllers.gates());
+        let (selection, gates) =
+            (controllers.selection(&cloud.cloud_provider).unwrap_or_default(), controllers.gates());
         let CloudFlags {
             cloud_provider,
             cloud_config,
@@ -151,7 +167,8 @@ impl Flags {
         let MiscFlags { kubeconfig, master, node_status_update_frequency } = misc;
         let (lifecycle, guard) = lifecycle.options();
         let (route_options, route) = route.configuration(gates.route_mode());
-        let (serving, metrics_listener) = secure_serving.options();
+        let (serving, plain) = secure_serving.options();
+        let is_required = self.command_line.has("health-bind-address");
         let (webhooks, service_validation_action) = webhook.configuration(vendor_webhooks);
         Configuration {
             cloud: CloudConfiguration {
@@ -190,7 +207,9 @@ impl Flags {
             use_service_account_credentials: *use_service_account_credentials,
             election: leader_election.settings(leader_migration, gates.release_lease()),
             serving,
-            metrics_listener,
+            metrics_listener: plain.metrics,
+            health_listener: plain.health.map(|address| HealthListener { address, is_required }),
+            plain_health: provider_flags::ALIBABA.contains(&&**cloud_provider),
             authentication: authentication.options(),
             authorization: authorization.options(),
             profiling: *profiling,

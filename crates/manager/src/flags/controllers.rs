@@ -5,6 +5,7 @@ use cloud_provider::names::CONTROLLERS;
 use runtime::go_duration::GoDuration;
 
 use super::gates::FeatureGates;
+use super::provider_flags::ALIBABA;
 use super::values::{List, duration, go_bool, list};
 use crate::controller_set::Selection;
 
@@ -32,6 +33,15 @@ const RESERVED: [&str; 7] = [
     NODE_IPAM[1],
     TAGGING,
 ];
+
+/// Names of controllers of Alibaba Cloud's program whose work this program does not do: ALB instances for Ingresses, and
+/// records of a private DNS zone. The names are known for that cloud alone, so that no other cloud accepts a typing error.
+const ALIBABA_RESERVED: [&str; 2] = ["ingress", "pvtz"];
+
+/// Returns `true` if only some vendors' programs have a controller of this name, and those of this provider may name it.
+fn is_reserved(name: &str, provider: &str) -> bool {
+    RESERVED.contains(&name) || (ALIBABA.contains(&provider) && ALIBABA_RESERVED.contains(&name))
+}
 
 /// Name and alias of the controller that assigns Pod ranges to Nodes, on gce and linode.
 pub(super) const NODE_IPAM: [&str; 2] = ["node-ipam-controller", "nodeipam"];
@@ -66,19 +76,19 @@ pub struct ControllersFlags {
 }
 
 impl ControllersFlags {
-    /// Parses `--controllers`.
+    /// Parses `--controllers` for this provider.
     ///
     /// # Errors
     /// One error for each unknown name.
-    pub(super) fn selection(&self) -> Result<Selection, Vec<String>> {
-        let items = List::all(&self.controllers).filter(|item| !RESERVED.contains(&name(item)));
+    pub(super) fn selection(&self, provider: &str) -> Result<Selection, Vec<String>> {
+        let items = List::all(&self.controllers).filter(|item| !is_reserved(name(item), provider));
         let items: Vec<_> = items.flat_map(translated).collect();
         Selection::parse(items.iter().map(String::as_str))
     }
 
     /// Returns the selected controllers that only some vendors' programs have.
-    pub(super) fn reserved(&self) -> impl Iterator<Item = &str> {
-        List::all(&self.controllers).filter(|item| RESERVED.contains(item))
+    pub(super) fn reserved(&self, provider: &str) -> impl Iterator<Item = &str> {
+        List::all(&self.controllers).filter(move |item| is_reserved(item, provider))
     }
 
     /// Returns `true` if the list says that a controller of one of these names shall not run.

@@ -112,6 +112,37 @@ pub const INERT: [&str; 36] = [
     "WatchCacheInitializationPostStartHook",
     "WatchList",
 ];
+/// Feature gates that older versions of Kubernetes had and that published manifests of [`HISTORIC_PROVIDERS`] set. They
+/// have no effect here.
+pub(super) const HISTORIC: [&str; 24] = [
+    "CSIMigration",
+    "CSIMigrationAWS",
+    "CSIMigrationAWSComplete",
+    "CSIMigrationAzureDisk",
+    "CSIMigrationAzureDiskComplete",
+    "CSIMigrationAzureFile",
+    "CSIMigrationAzureFileComplete",
+    "CSIMigrationGCE",
+    "CSIMigrationGCEComplete",
+    "CSIMigrationOpenStack",
+    "CSIMigrationOpenStackComplete",
+    "CloudDualStackNodeIPs",
+    "ControllerManagerLeaderMigration",
+    "IPv6DualStack",
+    "InTreePluginAWSUnregister",
+    "InTreePluginAzureDiskUnregister",
+    "InTreePluginAzureFileUnregister",
+    "InTreePluginGCEUnregister",
+    "InTreePluginOpenStackUnregister",
+    "LegacyNodeRoleBehavior",
+    "NodeDisruptionExclusion",
+    "ServiceLBNodePortControl",
+    "ServiceNodeExclusion",
+    "StableLoadBalancerNodeSet",
+];
+/// Values of `--cloud-provider` whose published manifests and charts set historic gates, or pass gates of the user's
+/// choice. For all others a historic gate is an unknown gate.
+pub(super) const HISTORIC_PROVIDERS: [&str; 6] = ["alibabacloud", "alicloud", "aws", "azure", "gce", "openstack"];
 /// Gates without effect that are locked, with their value.
 const LOCKED: [(&str, bool); 1] = [("DeclarativeValidation", true)];
 /// Gates without effect that are deprecated.
@@ -131,7 +162,8 @@ impl FromStr for FeatureGates {
                 .split_once('=')
                 .ok_or_else(|| format!("missing bool value for {item}; write {item}=true or {item}=false"))?;
             let (name, value) = (name.trim(), value.trim());
-            if find(name).is_none() && !INERT.contains(&name) {
+            // Flags::errors refuses historic gates, unless the provider's manifests set them.
+            if find(name).is_none() && !INERT.contains(&name) && !HISTORIC.contains(&name) {
                 return Err(unknown(name));
             }
             let on = go_bool(value).map_err(|error| format!("invalid value of {name}={value}, err: {error}"))?;
@@ -159,7 +191,8 @@ fn find(name: &str) -> Option<Gate> {
     GATES.into_iter().find(|gate| gate.name == name)
 }
 
-fn unknown(name: &str) -> String {
+/// Returns the error for an unknown gate.
+pub(super) fn unknown(name: &str) -> String {
     let acting = GATES.map(|gate| gate.name).join(", ");
     format!("unrecognized feature gate: {name}; known are {acting}, and without effect here: {}", INERT.join(", "))
 }
@@ -219,6 +252,11 @@ impl FeatureGates {
         self.0.keys().map(String::as_str).filter(|name| INERT.contains(name))
     }
 
+    /// Returns the gates that are set and that only older versions of Kubernetes had.
+    pub(super) fn historic(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str).filter(|name| HISTORIC.contains(name))
+    }
+
     /// Returns the gates that are set and deprecated.
     pub(super) fn deprecated(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str).filter(|name| DEPRECATED.contains(name))
@@ -269,6 +307,6 @@ mod tests {
             parse("DeclarativeValidation=true,AllBeta=1").unwrap().inert().collect::<Vec<_>>(),
             ["DeclarativeValidation"]
         );
-        assert!(INERT.is_sorted());
+        assert!(INERT.is_sorted() && HISTORIC.is_sorted());
     }
 }

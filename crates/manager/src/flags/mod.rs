@@ -67,7 +67,7 @@ pub use self::authorization::AuthorizationFlags;
 pub(crate) use self::check::CheckFlags;
 pub use self::cloud::{CloudFlags, OnCloudConfigChange};
 pub use self::command_line::CommandLineFlags;
-pub use self::configuration::{CloudConfiguration, Configuration};
+pub use self::configuration::{CloudConfiguration, Configuration, HealthListener};
 pub(crate) use self::configz::configz_with_migration;
 pub use self::controllers::ControllersFlags;
 pub use self::debugging::DebuggingFlags;
@@ -81,6 +81,7 @@ pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
 pub(crate) use self::orphans::OrphansFlags;
+pub(crate) use self::program::{PROVIDER_VARIABLE, without_entry_point};
 pub use self::program::{Program, VendorFlag};
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
@@ -201,10 +202,9 @@ pub enum Parsed<T = Box<Flags>> {
 
 impl Flags {
     /// Parses and validates arguments. The first argument is the program's name, which determines some defaults
-    /// ([`Program::called`]).
+    /// ([`Program::called`]). A second argument that is the path of a known program counts instead (D-12).
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
-        let arguments: Vec<_> = arguments.into_iter().collect();
-        let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
+        let (program, arguments) = Program::called_by(arguments.into_iter().collect(), "");
         Self::parse_as(&program, arguments)
     }
 

@@ -44,14 +44,15 @@ impl Flags {
         let warnings = [self.inert_flags(), self.vendors_flags(), self.risks()].concat();
         let warning = |text| Notice { severity: Severity::Warning, text };
         let gates = self.controllers.gates();
-        let inert = gates.inert().map(|gate| Notice {
-            severity: Severity::Information,
-            text: format!("feature gate {gate} has no effect here"),
+        let information = |text| Notice { severity: Severity::Information, text };
+        let inert = gates.inert().map(|gate| information(format!("feature gate {gate} has no effect here")));
+        let historic = gates.historic().map(|gate| {
+            information(format!("feature gate {gate} has no effect here: Kubernetes no longer has it; remove it"))
         });
         let deprecated = gates
             .deprecated()
             .map(|gate| warning(format!("feature gate {gate} is deprecated and will be removed; do not set it")));
-        warnings.into_iter().map(warning).chain(deprecated).chain(inert).collect()
+        warnings.into_iter().map(warning).chain(deprecated).chain(inert).chain(historic).collect()
     }
 
     /// Logs deprecations and notices. The log goes to standard error.
@@ -113,7 +114,10 @@ impl Flags {
     /// Returns notices about values that are probably a mistake.
     fn risks(&self) -> Vec<String> {
         let mut risks = self.authentication.warnings();
-        let reserved = self.controllers.reserved().filter(|name| !(*name == TAGGING && self.has_tagging()));
+        let reserved = self
+            .controllers
+            .reserved(&self.cloud.cloud_provider)
+            .filter(|name| !(*name == TAGGING && self.has_tagging()));
         risks.extend(reserved.map(|name| {
             format!("--controllers: this program has no controller {name}; the name is accepted for existing manifests")
         }));

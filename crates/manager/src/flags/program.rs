@@ -1,6 +1,6 @@
 //! The name of the program, and the defaults that depend on it (D-12, FLAG-15).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,12 +67,22 @@ impl fmt::Debug for Program {
     }
 }
 
+/// Environment variable that presets the cloud provider where the name of the program tells no vendor (D-12).
+pub(crate) const PROVIDER_VARIABLE: &str = "CCM_CLOUD_PROVIDER";
+
+/// Flags of the wrapper that starts the program in some vendors' images and redirects its log (D-372).
+const WRAPPER_FLAGS: [&str; 3] = ["log-file", "also-stdout", "redirect-stderr"];
+/// The flag of the wrapper that this program accepts with a notice.
+const WRAPPER_LOG: &str = "log-file";
+
+/// The manifest of keepalived's program probes this port without TLS (D-370).
+const PROBED: &[(&str, &str)] = &[("health-bind-address", ":10252")];
 const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
 
 /// Name of the program in published manifests, its provider, and further defaults of its `main`. This program's own
 /// name has no row; the manifests of azure and gcp use it as well and name their provider.
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
-pub(super) const PROGRAMS: [Row; 23] = [
+pub(super) const PROGRAMS: [Row; 24] = [
     ("alibaba-cloud-controller-manager", "alibabacloud", &[]),
     ("alicloud-cloud-controller-manager", "alicloud", &[]),
     ("aws-cloud-controller-manager", "aws", &[]),
@@ -84,7 +94,8 @@ pub(super) const PROGRAMS: [Row; 23] = [
     ("gce-cloud-controller-manager", "gce", &[]),
     ("gcp-cloud-controller-manager", "gce", &[]),
     ("hcloud-cloud-controller-manager", "hcloud", &[]),
-    ("keepalived-cloud-controller-manager", "keepalived", &[]),
+    ("keepalived-cloud-controller-manager", "keepalived", PROBED),
+    ("keepalived-cloud-provider", "keepalived", PROBED),
     ("linode-cloud-controller-manager", "linode", SKIP_LOOKUP),
     ("linode-cloud-controller-manager-linux-amd64", "linode", SKIP_LOOKUP),
     ("linode-cloud-controller-manager-linux-arm64", "linode", SKIP_LOOKUP),
@@ -123,13 +134,41 @@ impl Program {
     /// Returns the program for the name in the first argument, with the defaults of the vendor's program of that name.
     #[must_use]
     pub fn called(argument: &OsStr) -> Self {
-        let binary = Path::new(argument).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let known = PROGRAMS.into_iter().find(|(name, ..)| *name == binary);
-        let Some((name, provider, defaults)) = known else {
-            let standard = Self::default();
-            return if binary.is_empty() { standard } else { Self { binary, ..standard } };
-        };
-        let program = Self::new(name).with_default("cloud-provider", provider);
+        Self::called_with_preset(argument, "")
+    }
+
+    /// Returns the program that these arguments call, and the arguments that begin with its name (D-12). The program is the
+    /// first argument, or the second if that is the path of a known program. If its name tells no vendor, it presets the
+    /// provider `preset`, with the defaults of its vendor's program; an empty name presets none.
+    #[must_use]
+    pub fn called_by(arguments: Vec<OsString>, preset: &str) -> (Self, Vec<OsString>) {
+        let arguments = without_entry_point(arguments, cloud_provider::names::MANAGER_NAME);
+        let name = arguments.first().map(OsString::as_os_str).unwrap_or_default();
+        (Self::called_with_preset(name, preset), arguments)
+    }
+
+    /// Returns the program for the name in the first argument; see [`called_by`](Self::called_by).
+    pub(crate) fn called_with_preset(argument: &OsStr, provider: &str) -> Self {
+        let binary = base_name(argument);
+        match PROGRAMS.into_iter().find(|(name, ..)| *name == binary) {
+            Some((name, provider, defaults)) => Self::new(name).with_provider(provider, defaults),
+            None if binary.is_empty() => Self::default().with_preset(provider),
+            None => Self { binary, ..Self::default() }.with_preset(provider),
+        }
+    }
+
+    /// Presets a provider of any name, with the defaults of its vendor's program.
+    fn with_preset(self, provider: &str) -> Self {
+        match PROGRAMS.into_iter().find(|(_, known, _)| *known == provider) {
+            Some((_, provider, defaults)) => self.with_provider(provider, defaults),
+            None if provider.is_empty() => self,
+            // Defaults live as long as the program. This happens once in a process.
+            None => self.with_default("cloud-provider", provider.to_owned().leak()),
+        }
+    }
+
+    fn with_provider(self, provider: &'static str, defaults: &[(&'static str, &'static str)]) -> Self {
+        let program = self.with_default("cloud-provider", provider);
         defaults.iter().fold(program, |program, (flag, value)| program.with_default(flag, value))
     }
 
@@ -215,4 +254,31 @@ impl Program {
             }
         })
     }
+}
+
+/// Returns the base name of a program's path.
+fn base_name(path: &OsStr) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns the arguments as if the program had been called by the path that they begin with. Manifests for an image
+/// without an entry point name the program there; this image's entry point is then the first argument, and the name of
+/// the program the second. Flags of a wrapper may precede the path. `own` is the name of the program itself. Other
+/// arguments are returned unchanged.
+pub(crate) fn without_entry_point(arguments: Vec<OsString>, own: &str) -> Vec<OsString> {
+    let is_program = |name: &str| name == own || PROGRAMS.iter().any(|(known, ..)| *known == name);
+    let wrapper = arguments.iter().skip(1).take_while(|argument| wrapper_flag(argument).is_some()).count();
+    let (before, rest) = arguments.split_at_checked(1 + wrapper).unwrap_or((&arguments, &[]));
+    let Some((program, flags)) = rest.split_first().filter(|(program, _)| is_program(&base_name(program))) else {
+        return arguments;
+    };
+    let log = before.iter().filter(|argument| wrapper_flag(argument) == Some(WRAPPER_LOG));
+    std::iter::once(program).chain(log).chain(flags).cloned().collect()
+}
+
+/// Returns the name of a wrapper's flag, if the argument is one with its value.
+fn wrapper_flag(argument: &OsStr) -> Option<&'static str> {
+    let text = argument.to_str()?.strip_prefix('-')?;
+    let name = text.strip_prefix('-').unwrap_or(text).split('=').next()?;
+    WRAPPER_FLAGS.into_iter().find(|known| *known == name)
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
 
+use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
 use super::program::{PROGRAMS, Program};
 use super::{
     Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
@@ -167,11 +168,20 @@ fn gates(page: &mut String) {
     }
     let inert = INERT.map(|name| format!("`{name}`")).join(", ");
     _ = write!(page, "\nAccepted without effect: {inert}.\n");
+    let historic = HISTORIC.map(|name| format!("`{name}`")).join(", ");
+    let providers = HISTORIC_PROVIDERS.map(|name| format!("`{name}`")).join(", ");
+    _ = write!(
+        page,
+        "\nOf older versions of Kubernetes, accepted without effect with the providers {providers}, whose manifests set \
+         them, and unknown with all others: {historic}.\n"
+    );
 }
 
 fn programs(page: &mut String) {
     page.push_str(
-        "\n# Names of the program\n\nCalled by one of these names (by a link, for example) the program has other defaults.\n\n\
+        "\n# Names of the program\n\nCalled by one of these names (by a link, for example) the program has other defaults. A \
+         first argument that is the path of such a program counts as its name. If neither tells a provider, the variable \
+         `CCM_CLOUD_PROVIDER` does, with the same further defaults. `--cloud-provider` takes precedence over all.\n\n\
          | name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
     );
     for (name, provider, defaults) in PROGRAMS {

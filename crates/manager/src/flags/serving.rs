@@ -21,6 +21,10 @@ pub struct SecureServingFlags {
     /// Address IP:PORT for /metrics without TLS and without authentication; empty to disable.
     #[arg(long, default_value = "", value_parser = str::parse::<ListenAddress>)]
     pub metrics_bind_address: ListenAddress,
+    /// Address IP:PORT for /healthz, /livez and /readyz without TLS; empty to disable. Of these paths, only those of
+    /// --authorization-always-allow-paths are served.
+    #[arg(long, default_value = "", value_parser = str::parse::<ListenAddress>)]
+    pub health_bind_address: ListenAddress,
     /// Directory of a generated certificate; empty to keep it in memory. Not used with --tls-cert-file.
     #[arg(long, default_value = "", value_parser = path())]
     pub cert_dir: PathFlag,
@@ -57,12 +61,18 @@ pub struct SecureServingFlags {
     pub permit_address_sharing: bool,
 }
 
+/// Addresses of the ports without TLS and authentication.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlainAddresses {
+    pub(super) metrics: Option<SocketAddr>,
+    pub(super) health: Option<SocketAddr>,
+}
+
 impl SecureServingFlags {
-    /// Returns the options of the secure port, and the address for metrics without TLS and authentication, if one is
-    /// set.
-    pub(super) fn options(&self) -> (ServingOptions, Option<SocketAddr>) {
-        let (options, tls, metrics) = self.split();
-        (tls.options(options), metrics)
+    /// Returns the options of the secure port, and the addresses of the ports without TLS.
+    pub(super) fn options(&self) -> (ServingOptions, PlainAddresses) {
+        let (options, tls, plain) = self.split();
+        (tls.options(options), plain)
     }
 
     /// Returns the TLS flags, which both servers share.
@@ -70,12 +80,13 @@ impl SecureServingFlags {
         self.split().1
     }
 
-    /// Returns the options without those of TLS, the TLS flags, and the address for plain metrics.
-    fn split(&self) -> (ServingOptions, TlsFlags<'_>, Option<SocketAddr>) {
+    /// Returns the options without those of TLS, the TLS flags, and the addresses of the ports without TLS.
+    fn split(&self) -> (ServingOptions, TlsFlags<'_>, PlainAddresses) {
         let SecureServingFlags {
             bind_address,
             secure_port,
             metrics_bind_address,
+            health_bind_address,
             cert_dir,
             tls_cert_file,
             tls_private_key_file,
@@ -107,7 +118,7 @@ impl SecureServingFlags {
             min_version: tls_min_version,
             curve_preferences: tls::Numbers::all(tls_curve_preferences),
         };
-        (options, tls, metrics_bind_address.get())
+        (options, tls, PlainAddresses { metrics: metrics_bind_address.get(), health: health_bind_address.get() })
     }
 
     pub(super) fn validate(&self) -> Vec<String> {
@@ -118,11 +129,20 @@ impl SecureServingFlags {
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
             ));
         }
-        if let Some(metrics) = self.metrics_bind_address.get()
-            && i64::from(metrics.port()) == port
+        let (metrics, health) = (self.metrics_bind_address.get(), self.health_bind_address.get());
+        for (flag, address) in [("metrics-bind-address", metrics), ("health-bind-address", health)] {
+            if address.is_some_and(|address| i64::from(address.port()) == port) {
+                errors.push(format!(
+                    "--{flag} cannot use the port of --secure-port: both are {port}; choose another port"
+                ));
+            }
+        }
+        if let (Some(metrics), Some(health)) = (metrics, health)
+            && metrics.port() == health.port()
         {
+            let port = health.port();
             errors.push(format!(
-                "--metrics-bind-address cannot use the port of --secure-port: both are {port}; choose another port"
+                "--health-bind-address cannot use the port of --metrics-bind-address: both are {port}; choose another port"
             ));
         }
         errors.extend(self.tls().validate());

@@ -2,20 +2,28 @@
 
 use runtime::go_duration::GoDuration;
 
+use super::gates::{HISTORIC_PROVIDERS, unknown};
 use super::provider_flags::{ALIBABA, DRY_RUN};
-use super::{Flags, GATE_UID_HEADER};
+use super::{Flags, GATE_UID_HEADER, PROVIDER_VARIABLE};
 
 impl Flags {
     /// Returns all validation errors.
     pub(super) fn errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
         if self.cloud.cloud_provider.is_empty() {
-            errors.push("--cloud-provider cannot be empty".to_owned());
+            errors.push(format!(
+                "--cloud-provider cannot be empty: name the cloud with this flag, with the variable {PROVIDER_VARIABLE}, or by \
+                 the name of the program, such as hcloud-cloud-controller-manager"
+            ));
         }
         if self.command_line.has(DRY_RUN) && !ALIBABA.contains(&&*self.cloud.cloud_provider) {
             errors.push(format!("unknown flag: --{DRY_RUN}; the subcommand plan prints each change without making it"));
         }
-        errors.extend(self.controllers.selection().err().unwrap_or_default());
+        errors.extend(self.controllers.selection(&self.cloud.cloud_provider).err().unwrap_or_default());
+        if !HISTORIC_PROVIDERS.contains(&&*self.cloud.cloud_provider) {
+            let gates = self.controllers.gates();
+            errors.extend(gates.historic().map(|name| format!("--feature-gates: {}", unknown(name))));
+        }
         errors.extend(self.configuration().options.validate());
         errors.extend(self.period_errors());
         errors.extend(self.leader_election.validate());

@@ -96,7 +96,7 @@ impl Network {
                 "no TLS crypto provider is installed; the program must install one when it starts",
             ));
         } else {
-            builder = self.tls.apply(builder);
+            builder = self.tls.apply(builder)?;
         }
         let made = builder.build().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))?;
         Ok(client.insert(made).clone())
@@ -104,15 +104,25 @@ impl Network {
 }
 
 impl Settings {
-    fn apply(&self, mut builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        if let Some(roots) = &self.roots {
-            builder = builder.tls_certs_only(roots.iter().cloned());
-        }
+    fn apply(&self, mut builder: reqwest::ClientBuilder) -> Result<reqwest::ClientBuilder> {
+        // Without verification no certificate is needed.
+        builder = match &self.roots {
+            Some(roots) => builder.tls_certs_only(roots.iter().cloned()),
+            None if self.insecure => builder,
+            None => builder.tls_certs_only(system_roots()?),
+        };
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity.clone());
         }
-        builder.tls_danger_accept_invalid_certs(self.insecure)
+        Ok(builder.tls_danger_accept_invalid_certs(self.insecure))
     }
+}
+
+/// Returns the certificates of the authorities that this system trusts.
+fn system_roots() -> Result<Vec<reqwest::Certificate>> {
+    let roots = trusted_roots::load().map_err(|error| Error::invalid(error.to_string()))?;
+    let made = roots.iter().map(|root| reqwest::Certificate::from_der(root));
+    made.collect::<Result<_, _>>().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))
 }
 
 fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {

@@ -216,6 +216,7 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
     let server = shown_url(&config.cluster_url.to_string());
     let unusable = |text: String| ClientError::Unusable { server: server.clone(), origin: origin.to_owned(), text };
     check_addresses(&mut config).map_err(unusable)?;
+    trust_roots_of_the_system(&mut config).map_err(unusable)?;
     if address::is_open(&config.cluster_url) && credential::is_sent(&config.auth_info) {
         tracing::warn!(
             server,
@@ -249,6 +250,21 @@ fn check_addresses(config: &mut Config) -> Result<(), String> {
         checked
             .map_err(|problem| format!("the proxy's URL is not accepted: {problem}; write it as http://HOST:PORT"))?;
     }
+    Ok(())
+}
+
+/// Trusts the authorities of this system where the configuration names none. Without TLS, no certificate is loaded.
+pub(super) fn trust_roots_of_the_system(config: &mut Config) -> Result<(), String> {
+    if config.root_cert.is_some() || config.root_cert_file.is_some() || config.accept_invalid_certs {
+        return Ok(());
+    }
+    let roots = match config.cluster_url.scheme_str() {
+        Some("http") => Vec::new(),
+        _ => trusted_roots::load().map_err(|error| {
+            format!("{error}. Or name the authority of the API server with certificate-authority in the kubeconfig")
+        })?,
+    };
+    config.root_cert = Some(roots.into_iter().map(|root| root.to_vec()).collect());
     Ok(())
 }
 

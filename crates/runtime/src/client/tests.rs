@@ -178,6 +178,27 @@ async fn errors_say_what_was_tried_and_what_to_do() {
 }
 
 /// Creates a fence and the flag that opens it.
+#[test]
+fn authorities_of_the_system_are_loaded_only_where_they_count() {
+    let roots = |url: &str, root_cert: Option<Vec<Vec<u8>>>, accept_invalid_certs| {
+        let mut config = kube::Config::new(url.parse().unwrap());
+        (config.root_cert, config.accept_invalid_certs) = (root_cert, accept_invalid_certs);
+        config::trust_roots_of_the_system(&mut config).map(|()| config.root_cert)
+    };
+    assert_eq!(roots("http://127.0.0.1:1", None, false), Ok(Some(Vec::new())), "no TLS, no certificates");
+    assert_eq!(
+        roots("https://127.0.0.1:1", Some(vec![vec![1]]), false),
+        Ok(Some(vec![vec![1]])),
+        "the named one alone"
+    );
+    assert_eq!(roots("https://127.0.0.1:1", None, true), Ok(None));
+    let system = trusted_roots::load().map(|roots| roots.len()).map_err(|error| error.to_string());
+    match roots("https://127.0.0.1:1", None, false) {
+        Ok(loaded) => assert_eq!(loaded.map(|loaded| loaded.len()), system.ok()),
+        Err(text) => assert!(text.contains("certificate-authority"), "{text}"),
+    }
+}
+
 fn fence(open: bool) -> (cloud_provider::Fence, Arc<std::sync::atomic::AtomicBool>) {
     let leads = Arc::new(std::sync::atomic::AtomicBool::new(open));
     let asked = Arc::clone(&leads);

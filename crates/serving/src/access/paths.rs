@@ -27,6 +27,13 @@ impl Paths {
     }
 }
 
+/// Returns `true` if `--authorization-always-allow-paths` with these values permits a path without authorization.
+/// Invalid values permit nothing.
+#[must_use]
+pub fn is_always_allowed(always_allow_paths: &[String], path: &str) -> bool {
+    Paths::new(always_allow_paths).is_ok_and(|paths| paths.allow(path))
+}
+
 /// Removes the leading slash, which is optional.
 fn bare(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)

@@ -16,6 +16,7 @@ use super::admission::Connections;
 use super::connection::{Peer, Protocol, Service, serve};
 use super::limits::{Limit, Limits};
 use super::share::Client;
+use crate::answer::TLS_REQUIRED;
 use crate::log_limit::LogLimit;
 use crate::tls::Tls;
 
@@ -81,14 +82,18 @@ async fn serve_stream(
     activity: Activity,
     service: Service,
 ) {
+    let peer = Peer { address, certificates: Default::default() };
     let Some(acceptor) = acceptor else {
-        let peer = Peer { address, certificates: Default::default() };
         return serve(stream, Protocol::Http1, peer, client, activity, service).await;
     };
-    match is_plain(&stream, &service.limits, &service.shutdown).await {
-        Some(false) => encrypted(stream, address, client, &acceptor, activity, service).await,
-        Some(true) => refuse_plain(stream).await,
-        None => tracing::debug!(peer = %address, "connection closed without data"),
+    match (is_plain(&stream, &service.limits, &service.shutdown).await, service.plain.clone()) {
+        (Some(false), _) => encrypted(stream, address, client, &acceptor, activity, service).await,
+        (Some(true), Some(router)) => {
+            let service = Service { router, ..service };
+            serve(stream, Protocol::Http1, peer, client, activity, service).await;
+        }
+        (Some(true), None) => refuse_plain(stream).await,
+        (None, _) => tracing::debug!(peer = %address, "connection closed without data"),
     }
 }
 
@@ -108,10 +113,11 @@ async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationTo
     matches!(peeked, Some(Ok(Ok(1)))).then(|| first[0].is_ascii_uppercase())
 }
 
-/// Answers with the text of Go's HTTPS servers, which operators know.
+/// Answers a caller without TLS on a port that requires TLS.
 async fn refuse_plain(mut stream: TcpStream) {
-    let response = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
-                Client sent an HTTP request to an HTTPS server.\n";
+    let response = format!(
+        "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{TLS_REQUIRED}"
+    );
     let refusal = async {
         stream.write_all(response.as_bytes()).await?;
         stream.shutdown().await?;

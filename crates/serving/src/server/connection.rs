@@ -49,6 +49,8 @@ pub(super) enum Protocol {
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) router: Router,
+    /// Routes for callers without TLS on a port that has TLS; such callers get 400 if there are none.
+    pub(super) plain: Option<Router>,
     pub(super) limits: Limits,
     pub(super) budget: Budget,
     pub(super) metrics: Arc<dyn ServerMetrics>,

@@ -45,7 +45,7 @@ async fn slower(Extension(timeout): Extension<RequestTimeout>) {
 
 fn service(limits: Limits, budget: &Budget, shutdown: &CancellationToken) -> Service {
     let (budget, shutdown) = (budget.clone(), shutdown.clone());
-    Service { router: routes(), limits, budget, metrics: Arc::new(NoServerMetrics), shutdown }
+    Service { router: routes(), plain: None, limits, budget, metrics: Arc::new(NoServerMetrics), shutdown }
 }
 
 fn here() -> Client {

@@ -152,7 +152,8 @@ fn name_of_the_program_sets_defaults() {
         let has = |flag: &str| defaults.contains(&(flag, "true"));
         assert_eq!(flags.configuration().authentication.skip_lookup, has("authentication-skip-lookup"), "{name}");
         assert!(!flags.cloud.allow_untagged_cloud, "{name}: its provider says whether it needs a cluster ID");
-        assert!(defaults.iter().all(|(flag, _)| *flag == "authentication-skip-lookup"), "{name}: {defaults:?}");
+        let health = flags.configuration().health_listener.map(|health| health.address.to_string());
+        assert_eq!(health, (provider == "keepalived").then(|| "0.0.0.0:10252".to_owned()), "{name}");
         let agent = flags.configuration().client_options.user_agent.with_suffix("");
         assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
     }

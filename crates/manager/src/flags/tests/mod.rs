@@ -3,6 +3,7 @@
 mod documents;
 mod manifests;
 mod parsing;
+mod programs;
 mod rows;
 mod table;
 mod validation;

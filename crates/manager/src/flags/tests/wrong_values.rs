@@ -32,6 +32,7 @@ const INVALID: &[(&str, &str)] = &[
     ("--log-text-info-buffer-size=x", "quantities must match"),
     ("--tls-curve-preferences=x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
     ("--metrics-bind-address=8080", "\"8080\" is no address to listen on; write IP:PORT"),
+    ("--health-bind-address=localhost:1", "\"localhost:1\" is no address to listen on; write IP:PORT"),
     ("--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
     ("--feature-gates=WatchList=x", "invalid value of WatchList=x, err: strconv.ParseBool"),
     (
@@ -132,6 +133,11 @@ const REFUSED: &[(&[&str], &str)] = &[
         "options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
     ),
     (&["--metrics-bind-address=127.0.0.1:10258"], "--metrics-bind-address cannot use the port of --secure-port"),
+    (&["--health-bind-address=:10258"], "--health-bind-address cannot use the port of --secure-port"),
+    (
+        &["--health-bind-address=:8080", "--metrics-bind-address=127.0.0.1:8080"],
+        "--health-bind-address cannot use the port of --metrics-bind-address",
+    ),
     (&["--shutdown-timeout=-1s"], "shutdown-timeout is -1s, it must not be negative"),
 ];
 
@@ -152,5 +158,5 @@ fn refused_argument_is_an_error_that_says_what_is_accepted() {
         assert!(said.starts_with(text), "{text}\n{said}");
         assert!(!said.contains("Usage"), "{said}");
     }
-    assert!(matches!(parse(&[]), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty"));
+    assert!(matches!(parse(&[]), Parsed::Wrong(text) if text.starts_with("--cloud-provider cannot be empty")));
 }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ::controllers::options::{Drift, NodeDeletion};
 
 use super::*;
-use crate::flags::{OnCloudConfigChange, ValidationAction};
+use crate::flags::{HealthListener, OnCloudConfigChange, ValidationAction};
 
 /// Rows of all sections of `--help`.
-pub(super) const OWN: [Row; 16] = [
+pub(super) const OWN: [Row; 17] = [
     row("adopt-nodes", "bool", "false", &["--adopt-nodes"], Opt(|config| config.options.node.adopt)),
     row(
         "cloud-config-change",
@@ -32,6 +32,16 @@ pub(super) const OWN: [Row; 16] = [
         Opt(|config| config.options.service.exclude_without_network),
     ),
     row("explain", "bool", "true", &["--explain=F"], Opt(|config| !config.options.explain)),
+    row(
+        "health-bind-address",
+        "address",
+        "",
+        &["--health-bind-address=127.0.0.1:8081"],
+        Opt(|config| {
+            let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+            config.health_listener == Some(HealthListener { address, is_required: true })
+        }),
+    ),
     row(
         "load-balancer-classes",
         "strings",
