@@ -228,6 +228,14 @@ async fn cloud_that_hangs_is_told_at_once_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn provider_has_its_access_to_kubernetes_before_its_own_checks() {
+    let mut world = World::well();
+    world.needs_context = true;
+    let report = text(&world.examine().await);
+    assert!(report.contains("can start") && !report.contains("no access"), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_manager_would_not_start_with_fails() {
     let mut world = World::well();
     world.refusal = Some("no ClusterID found".to_owned());
