@@ -40,8 +40,32 @@ impl Controller {
         environment: &[(String, String)],
         log: &Path,
     ) -> Result<Self> {
+        Self::spawn(Command::new(binary), arguments, environment, log)
+    }
+
+    /// Starts the binary with these environment variables and none of this process.
+    ///
+    /// # Errors
+    /// The binary cannot be started.
+    pub fn start_alone(
+        binary: &Path,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: &[(String, String)],
+        log: &Path,
+    ) -> Result<Self> {
+        let mut command = Command::new(binary);
+        command.env_clear();
+        Self::spawn(command, arguments, environment, log)
+    }
+
+    fn spawn(
+        mut command: Command,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: &[(String, String)],
+        log: &Path,
+    ) -> Result<Self> {
         let file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
-        let child = Command::new(binary)
+        let child = command
             .args(arguments)
             .env("NO_COLOR", "1")
             .envs(environment.iter().map(|(name, value)| (name, value)))
@@ -50,7 +74,7 @@ impl Controller {
             .stderr(file)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("starting {}", binary.display()))?;
+            .with_context(|| format!("starting {}", command.as_std().get_program().display()))?;
         let pid = child.id().context("the process has no id")?;
         Ok(Self { child, pid, log: log.to_owned() })
     }
@@ -132,6 +156,12 @@ impl Controller {
     pub async fn kill(&mut self) -> Result<()> {
         self.check()?;
         Ok(self.child.kill().await?)
+    }
+
+    /// Returns the path of the log.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.log
     }
 
     /// Returns the log so far.

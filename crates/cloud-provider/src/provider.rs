@@ -35,8 +35,9 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Returns a stable ID; by convention also the scheme of the cloud's provider IDs (PROV-17).
     fn name(&self) -> &str;
 
-    /// Returns `true` if the cluster's resources can be distinguished from another cluster's. `false` is fatal if the
-    /// provider [needs](Self::needs_cluster_id) a cluster ID, unless `--allow-untagged-cloud` is set (PROV-7, PROV-18).
+    /// Returns `true` if the cluster's resources can be distinguished from another cluster's. Called after
+    /// [`initialize`](Self::initialize), so that a provider can find the ID in the cloud. `false` is fatal if the provider
+    /// [needs](Self::needs_cluster_id) a cluster ID, unless `--allow-untagged-cloud` is set (PROV-7, PROV-18).
     fn has_cluster_id(&self) -> bool {
         true
     }
@@ -48,8 +49,9 @@ pub trait CloudProvider: Send + Sync + 'static {
     }
 
     /// Initializes the provider. Called once, after leadership is acquired and before any controller starts (PROV-10).
-    /// Check the credential here, with one cheap request, so that a wrong one is reported at once. Background tasks end
-    /// with `context.shutdown`.
+    /// Check the credential here, with one cheap request, so that a wrong one is reported at once. Find here what the
+    /// configuration leaves open (cluster ID, region, network), so that a missing fact is reported at once, too; an error
+    /// that [is unanswered](crate::Error::is_unanswered) is tried again. Background tasks end with `context.shutdown`.
     ///
     /// # Errors
     /// An error ends the process, and its text is logged.

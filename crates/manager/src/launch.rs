@@ -26,7 +26,8 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
     tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
     let (events, sender) = provider::recorder(client.clone());
     let clients = Arc::new(ProviderClients::Shared(client));
-    provider::initialize(&*provider, &provider::context(&settings, &cluster, clients, events, &shutdown)).await?;
+    let context = provider::context(&settings, &cluster, clients, events, &shutdown);
+    provider::initialize(&settings, &*provider, &context).await?;
     let controllers = ControllerSet::new(settings, provider, cluster, shutdown);
     controllers.send_events(sender);
     controllers.start_all().await

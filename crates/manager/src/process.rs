@@ -296,7 +296,7 @@ async fn initialise_provider(
     let (events, sender) = provider::recorder(writer);
     let clients = Arc::new(ProviderClients::PerComponent(Box::new(settings.clone())));
     let provider_context = provider::context(settings, &cluster, clients, events, shutdown);
-    let initialised = context.initialization.run(&*context.provider, &provider_context).await;
+    let initialised = context.initialization.run(settings, &*context.provider, &provider_context).await;
     initialised.map_err(Failure::Fatal)?;
     Ok((cluster, sender))
 }

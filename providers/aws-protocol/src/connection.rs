@@ -50,8 +50,8 @@ impl Shared {
     pub(crate) async fn metadata(&self, path: &str) -> Result<Option<String>> {
         let Some(base) = self.endpoints.metadata() else { return Ok(None) };
         let hint = |error: Error| {
-            let hint = "the metadata service does not answer; in a container, its hop limit must be at least 2 \
-                        (HttpPutResponseHopLimit)";
+            let hint = "the metadata service does not answer; in a Pod without the host's network, the instance's hop limit \
+                        must be at least 2 (HttpPutResponseHopLimit)";
             if error.is_unanswered() { error.context(hint) } else { error }
         };
         let token = |call: Call| call.header("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_LIFETIME).reading();

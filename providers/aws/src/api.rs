@@ -147,7 +147,9 @@ impl Api {
 
     async fn own_instance(&self) -> Result<OwnInstance> {
         let id = self.aws.metadata("meta-data/instance-id").await?;
-        let id = id.ok_or_else(|| Error::other("the metadata service has no instance-id"))?;
+        let id = id.ok_or_else(|| {
+            Error::invalid("the metadata service gives no instance-id; AWS_EC2_METADATA_DISABLED must not be true")
+        })?;
         let answer: OwnReservations =
             self.aws.ec2.read(Query::new("DescribeInstances").set("InstanceId", [&id])).await?;
         let mut own = answer.reservation_set.into_iter().flat_map(|it| it.instances_set);

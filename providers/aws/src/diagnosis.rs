@@ -83,16 +83,17 @@ async fn cluster(api: &Api) -> Vec<Finding> {
     let identity = match api.identity().await {
         Ok(identity) => identity,
         Err(error) => {
-            let remedy = "run on an instance of the cluster whose Pods reach the metadata service (hop limit 2), or set VPC, \
-                          KubernetesClusterID and SubnetID or RoleARN in [Global]";
+            let remedy = "run with the host's network on an instance of the cluster, or give the instance the hop limit 2, or set \
+                          VPC, KubernetesClusterID and SubnetID or RoleARN in [Global]";
             return vec![Finding::failure("cluster", error.to_string(), remedy)];
         }
     };
     let mut findings = vec![match &identity.cluster {
         Some(id) => Finding::ok("cluster", format!("ID {id:?}, VPC {}", identity.vpc)),
-        None => Finding::failure(
+        // Whether the program starts without an ID is for `--allow-untagged-cloud` to say.
+        None => Finding::warning(
             "cluster",
-            "the instance has no tag kubernetes.io/cluster/<ID>".to_owned(),
+            format!("no ID: the instance has no tag kubernetes.io/cluster/<ID>; VPC {}", identity.vpc),
             "tag the instance, or set KubernetesClusterID in [Global]",
         ),
     }];

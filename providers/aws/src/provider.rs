@@ -81,7 +81,7 @@ impl CloudProvider for Ec2 {
         NAME
     }
 
-    /// Returns `true` once the cluster's ID has been read: from the configuration, or from the tags of the instance.
+    /// Returns `true` if the configuration names the cluster's ID, or the tags of the instance, which `initialize` reads.
     fn has_cluster_id(&self) -> bool {
         self.api.known_identity().map_or(self.api.config.cluster_id.is_some(), |it| it.cluster.is_some())
     }

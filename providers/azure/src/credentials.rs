@@ -23,7 +23,9 @@ use crate::clouds::{CloudEndpoints, METADATA, METADATA_VERSION};
 use crate::config::Config;
 use crate::config_secret::ConfigSecret;
 
+/// The metadata service of a machine, and the variable by which Azure's own clients know another one.
 const IMDS: &str = "http://169.254.169.254";
+const IMDS_VARIABLE: &str = "AZURE_POD_IDENTITY_AUTHORITY_HOST";
 /// The time for which the endpoints that a custom cloud shows are kept.
 const ENDPOINTS_AGE: Duration = Duration::from_secs(86_400);
 const TO_PEM: &str = "convert a certificate in PFX: openssl pkcs12 -in cert.pfx -nodes -out cert.pem";
@@ -161,7 +163,8 @@ impl Identity {
             }
             _ => {
                 let call = Call::get("/metadata/identity/oauth2/token", &[]).query("api-version", "2018-02-01");
-                ((self.connect)(IMDS).build()?, call.header("metadata", "true"))
+                let base = self.environment.get(IMDS_VARIABLE).filter(|base| !base.is_empty()).unwrap_or(IMDS);
+                ((self.connect)(base.trim_end_matches('/')).build()?, call.header("metadata", "true"))
             }
         };
         let call = call.query("resource", resource);

@@ -18,8 +18,6 @@ use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
 const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 200).required_total("/meta/total");
-/// Address of the metadata service of droplets.
-const METADATA: &str = "http://169.254.169.254";
 
 const RETRY_POLICY: RetryPolicy = RetryPolicy {
     timeout: Duration::from_secs(30),
@@ -53,9 +51,18 @@ pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
 ///
 /// # Errors
 /// *Other*, if the connection cannot be set up.
-pub(crate) fn metadata() -> Result<Transport> {
-    let retry_policy = RetryPolicy { timeout: Duration::from_secs(5), max_attempts: 2, ..RETRY_POLICY };
-    Transport::builder(METADATA).credential(Credential::none()).retry_policy(retry_policy).build()
+pub(crate) fn metadata(config: &Config, setup: &Setup) -> Result<Transport> {
+    let http = Transport::builder(config.metadata.clone()).setup(setup);
+    http.credential(Credential::none()).metadata_service().build()
+}
+
+/// Reads the region of the machine that the program runs on.
+///
+/// # Errors
+/// The error of the metadata service, with the setting to use instead.
+pub(crate) async fn region_of_machine(metadata: &Transport) -> Result<String> {
+    let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
+    answer.map(|it| it.text()).map_err(|error| error.context("cannot find out the region; set REGION"))
 }
 
 /// The API with one token, in one region.
@@ -100,7 +107,8 @@ impl Api {
         Ok(regions.into_iter().map(|region| region.slug).collect())
     }
 
-    /// Determines the region of the cluster: the configured one, or that of the metadata service.
+    /// Determines the region of the cluster: the configured one, or that of the metadata service. In both cases a request to
+    /// the API proves the token.
     ///
     /// # Errors
     /// *Invalid*, with the existing regions, for a region that does not exist; the error of the API or of the metadata
@@ -114,9 +122,9 @@ impl Api {
             }
             region.to_owned()
         } else {
-            let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
-            let answer = answer.map_err(|error| error.context("cannot find out the region; set REGION"))?;
-            answer.text()
+            // The Nodes need this permission in any case; a token may lack that for regions.
+            self.http.send(Call::get("/v2/droplets", &[]).query("per_page", 1)).await?;
+            region_of_machine(metadata).await?
         };
         self.region.get_or_init(|| region);
         Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::variables::{
     ACCESS_TOKEN, ALL, API_RATE_LIMIT_QPS, CLUSTER_ID, CLUSTER_VPC_ID, DEBUG_ADDR, DEFAULT_LB_TYPE, FIREWALL_NAME,
-    FIREWALL_TAGS, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
+    FIREWALL_TAGS, METADATA_URL, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
 };
 
 /// The validated configuration of the provider.
@@ -17,6 +17,8 @@ pub struct Config {
     pub token: Credential,
     /// `DO_OVERRIDE_URL`, without a slash at its end.
     pub endpoint: String,
+    /// `DO_METADATA_URL`, without a slash at its end.
+    pub metadata: String,
     /// Value of the variable `REGION`; `None`: the metadata service is read.
     pub region: Option<String>,
     /// Value of the variable `DO_CLUSTER_ID`.
@@ -79,6 +81,7 @@ impl Config {
         let config = Self {
             token: variables.token(token),
             endpoint: variables.get(&OVERRIDE_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
+            metadata: variables.get(&METADATA_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
             region: variables.get(&REGION),
             cluster_id: variables.get(&CLUSTER_ID),
             vpc: variables.get(&CLUSTER_VPC_ID),

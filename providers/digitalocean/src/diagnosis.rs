@@ -2,16 +2,16 @@
 
 use cloud_provider::Finding;
 use provider_kit::checks::{rate_limit, reached, unavailable};
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Transport};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, region_of_machine};
 use crate::config::Config;
 
 const CREDENTIAL: &str = "put a valid API token into DO_ACCESS_TOKEN, or into the file of DO_ACCESS_TOKEN_FILE";
 
 /// Checks endpoint and token first; if one of these checks fails, the checks that depend on it are left out.
-pub(crate) async fn findings(api: &Api, config: &Config) -> Vec<Finding> {
+pub(crate) async fn findings(api: &Api, config: &Config, metadata: &Transport) -> Vec<Finding> {
     let mut findings = Vec::new();
     let answer = api.http.send(Call::get("/v2/account", &[])).await;
     let Some(answer) = reached(&api.http.base(), "DO_OVERRIDE_URL", CREDENTIAL, answer, &mut findings) else {
@@ -19,7 +19,7 @@ pub(crate) async fn findings(api: &Api, config: &Config) -> Vec<Finding> {
     };
     findings.extend(rate_limit(&answer.headers, "see what else uses tokens of this account"));
     findings.push(may_write(api).await);
-    findings.push(region(api, config).await);
+    findings.push(region(api, config, metadata).await);
     if let Some(vpc) = &config.vpc {
         findings.push(match api.http.find::<Value>(Call::get("/v2/vpcs/{id}", &[vpc])).await {
             Ok(Some(_)) => Finding::ok("VPC", vpc.clone()),
@@ -50,11 +50,16 @@ async fn may_write(api: &Api) -> Finding {
     }
 }
 
-async fn region(api: &Api, config: &Config) -> Finding {
-    match (&config.region, api.regions().await) {
-        (_, Err(error)) => Finding::failure("region", error.to_string(), "try again"),
-        (None, Ok(_)) => Finding::ok("region", "the metadata service of the machine names it"),
-        (Some(region), Ok(known)) => unavailable("region", "REGION", region, known.iter().map(String::as_str))
+async fn region(api: &Api, config: &Config, metadata: &Transport) -> Finding {
+    let Some(region) = &config.region else {
+        return match region_of_machine(metadata).await {
+            Ok(region) => Finding::ok("region", format!("{region}, as the metadata service of the machine names it")),
+            Err(error) => Finding::failure("region", error.to_string(), "set REGION, or run on a droplet"),
+        };
+    };
+    match api.regions().await {
+        Err(error) => Finding::failure("region", error.to_string(), "try again"),
+        Ok(known) => unavailable("region", "REGION", region, known.iter().map(String::as_str))
             .unwrap_or_else(|| Finding::ok("region", region.clone())),
     }
 }

@@ -26,7 +26,8 @@ use crate::{EVENT_SOURCE, NAME, debug, diagnosis};
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let config = Config::read(setup)?;
     let cloud = api::cloud(&config, setup)?.build()?;
-    Ok(Arc::new(DigitalOcean::new(config, cloud, api::metadata()?)))
+    let metadata = api::metadata(&config, setup)?;
+    Ok(Arc::new(DigitalOcean::new(config, cloud, metadata)))
 }
 
 /// The cloud provider for DigitalOcean.
@@ -102,7 +103,7 @@ impl CloudProvider for DigitalOcean {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        diagnosis::findings(&self.api, &self.config).await
+        diagnosis::findings(&self.api, &self.config, &self.metadata).await
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

@@ -32,6 +32,8 @@ provider_kit::declare! {
     pub ACCESS_TOKEN: String = "DO_ACCESS_TOKEN", secret();
     /// Base URL of the API.
     pub OVERRIDE_URL: String = "DO_OVERRIDE_URL", default("https://api.digitalocean.com");
+    /// Base URL of the metadata service, which names the region if `REGION` does not. Not a variable of the Go program.
+    pub METADATA_URL: String = "DO_METADATA_URL", default("http://169.254.169.254");
     /// Region of the cluster, such as `fra1`. It must exist.
     pub REGION: String = "REGION", default_description("the metadata service of the machine");
     /// ID of the cluster. All load balancers, existing ones included, get the tag `k8s:ID`.

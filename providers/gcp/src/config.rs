@@ -115,8 +115,8 @@ provider_kit::declare! {
         default_description("`~/.config/gcloud/application_default_credentials.json`, then the metadata server");
     /// Home directory, for that path.
     pub HOME: String = "HOME";
-    /// Host of the metadata server.
-    pub METADATA_HOST: String = "GCE_METADATA_HOST", default("metadata.google.internal");
+    /// Host of the metadata server. Its name `metadata.google.internal` would need DNS, which Pods may not have yet.
+    pub METADATA_HOST: String = "GCE_METADATA_HOST", default("169.254.169.254");
 }
 
 /// Sources of Pod ranges: `true` is the instances.

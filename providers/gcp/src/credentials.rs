@@ -64,7 +64,8 @@ impl Credentials {
 
     /// Reads a value from the metadata server. Only the metadata server itself answers with its own header.
     pub(crate) async fn metadata(&self, path: &'static str) -> Result<Answer> {
-        let http = self.at(&format!("http://{}", self.config.metadata_host))?;
+        let base = format!("http://{}", self.config.metadata_host);
+        let http = Transport::builder(base).connector(Arc::clone(&self.connector)).metadata_service().build()?;
         let answer = http.send(Call::get(path, &[]).header("metadata-flavor", "Google")).await;
         let answer = answer.map_err(|error| error.context("the metadata server cannot be read"))?;
         if answer.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {

@@ -59,6 +59,7 @@ impl DigitalOceanCloud {
         Config {
             token: Credential::token(TOKEN),
             endpoint: "http://digitalocean".to_owned(),
+            metadata: "http://metadata".to_owned(),
             region: Some(REGION.to_owned()),
             cluster_id: None,
             vpc: None,

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Finding, Instances, LoadBalancers, Routes, Setup, async_trait};
@@ -43,6 +44,8 @@ pub(crate) struct World {
     pub(crate) refusal: Option<String>,
     /// If set, the provider panics in its checks.
     pub(crate) panics: bool,
+    /// If set, the provider's checks need the context of its initialization.
+    pub(crate) needs_context: bool,
     denied: Vec<(String, String)>,
 }
 
@@ -68,6 +71,7 @@ impl World {
             no_provider: None,
             refusal: None,
             panics: false,
+            needs_context: false,
             denied: Vec::new(),
         };
         for name in ["worker-1", "worker-2"] {
@@ -147,8 +151,11 @@ impl World {
         let builder = Transport::builder("http://cloud").credential(Credential::token(DEFAULT_TOKEN));
         let setup = Setup { call_timeout: Some(TIMEOUT), ..Setup::default() };
         let transport = builder.setup(&setup).service(self.cloud.router());
-        let provider =
-            Provider { simulated: Simulated::new(transport.build().expect("a URL"), None), panics: self.panics };
+        let provider = Provider {
+            simulated: Simulated::new(transport.build().expect("a URL"), None),
+            panics: self.panics,
+            lacks_context: self.needs_context.into(),
+        };
         let provider: Arc<dyn CloudProvider> = Arc::new(provider);
         let lease = ElectedBy {
             namespace: "kube-system".into(),
@@ -237,6 +244,8 @@ impl Names for NoNames {
 struct Provider {
     simulated: Simulated,
     panics: bool,
+    /// Set until the initialization, if the checks need its context.
+    lacks_context: AtomicBool,
 }
 
 #[async_trait]
@@ -245,10 +254,14 @@ impl CloudProvider for Provider {
         self.simulated.name()
     }
     async fn initialize(&self, context: &cloud_provider::Context) -> cloud_provider::Result<()> {
+        self.lacks_context.store(false, Ordering::Relaxed);
         self.simulated.initialize(context).await
     }
     async fn diagnose(&self) -> Vec<Finding> {
         assert!(!self.panics, "a defect of the provider");
+        if self.lacks_context.load(Ordering::Relaxed) {
+            return vec![Finding::failure("context", "no access to the Kubernetes API yet", "initialize the provider")];
+        }
         self.simulated.diagnose().await
     }
     fn instances(&self) -> Option<&dyn Instances> {

@@ -42,6 +42,8 @@ pub struct Settings {
     pub identity: ClusterIdentity,
     /// Fence that permits or refuses changes (INV-4); `None` leaves the decision to the clients' own options.
     pub fence: Option<Fence>,
+    /// Value of `--allow-untagged-cloud`: the provider may lack a cluster ID (PROV-7).
+    pub allow_untagged_cloud: bool,
     /// Timeout of a call to the cloud, which subcommands shorten; `None` for the provider's default.
     pub call_timeout: Option<Duration>,
     /// Notified when the cloud accepts the credential again.
@@ -65,6 +67,7 @@ impl Settings {
             contact: Contact::default(),
             identity: ClusterIdentity::default(),
             fence: None,
+            allow_untagged_cloud: false,
             call_timeout: None,
             credential_accepted: Arc::default(),
             accounts: None,

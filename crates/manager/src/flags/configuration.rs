@@ -232,6 +232,7 @@ impl Configuration {
             controllers: self.controllers.clone(),
             configure_cloud_routes: self.route.configure_cloud_routes,
             start_interval: self.controller_start_interval,
+            allow_untagged_cloud: self.cloud.allow_untagged,
             ..Settings::new(self.options.clone(), Clients::Configured(Box::new(self.client_options.clone())))
         }
     }

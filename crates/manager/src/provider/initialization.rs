@@ -9,6 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use serving::health::Check;
 use tokio::time::sleep;
 
+use super::check_cluster_id;
+use crate::controller_set::Settings;
+
 /// Pause after the first attempt. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -35,21 +38,21 @@ impl ProviderInitialization {
         *self.phase() = if is_under_way { InitializationPhase::Initialising } else { InitializationPhase::Idle };
     }
 
-    /// Initializes the provider (PROV-10) and repeats this while the cloud does not answer. Ending the process would
-    /// not help: another replica would not reach the cloud either, and the kubelet's restart backoff would not be
-    /// visible in the log.
+    /// Initializes the provider (PROV-10), repeats this while the cloud does not answer, and then checks the cluster ID
+    /// (PROV-7). Ending the process would not help against a cloud that does not answer: another replica would not
+    /// reach it either, and the kubelet's restart backoff would not be visible in the log.
     ///
     /// # Errors
-    /// Any other error of the provider.
-    pub(crate) async fn run(&self, provider: &dyn CloudProvider, context: &Context) -> Result<()> {
+    /// Any other error of the provider, or the lack of a cluster ID.
+    pub(crate) async fn run(&self, settings: &Settings, provider: &dyn CloudProvider, context: &Context) -> Result<()> {
         let (name, mut pause, mut attempt) = (provider.name(), FIRST_PAUSE, 1);
         loop {
             let error = match initialize(provider, context).await {
                 Ok(()) if attempt > 1 => {
                     tracing::info!(provider = name, attempt, "the cloud answers");
-                    return Ok(());
+                    return check_cluster_id(settings, provider);
                 }
-                Ok(()) => return Ok(()),
+                Ok(()) => return check_cluster_id(settings, provider),
                 Err(error) if error.is_unanswered() => error,
                 Err(error) => return Err(anyhow!("cloud provider {name:?} cannot start: {error}")),
             };

@@ -24,7 +24,8 @@ pub(crate) use initialization::ProviderInitialization;
 /// Name of the provider's client (PROV-10).
 pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
 
-/// Creates the provider (PROV-4 … PROV-7) and checks the flags that depend on it (FLAG-21).
+/// Creates the provider (PROV-4 … PROV-6) and checks the flags that depend on it (FLAG-21). Sends no request, so the
+/// cluster ID is checked only by [`initialize`].
 ///
 /// # Errors
 /// The reason why the manager does not start.
@@ -63,25 +64,32 @@ pub(crate) fn create(
 /// # Errors
 /// The reason why the manager does not start.
 pub(crate) fn check(configuration: &Configuration, settings: &Settings, provider: &dyn CloudProvider) -> Result<()> {
-    check_cluster_id(provider, configuration.cloud.allow_untagged)?;
     match &configuration.route.cidr_error {
         Some(error) if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() => bail!("{error}"),
         _ => Ok(()),
     }
 }
 
-/// Refuses a provider that identifies its resources by a cluster ID but has none (PROV-7).
-fn check_cluster_id(provider: &dyn CloudProvider, is_allowed: bool) -> Result<()> {
-    if provider.has_cluster_id() || !provider.needs_cluster_id() {
+/// Refuses an initialized provider that identifies its resources by a cluster ID but has none (PROV-7).
+///
+/// # Errors
+/// The reason why the manager does not start.
+pub(crate) fn check_cluster_id(settings: &Settings, provider: &dyn CloudProvider) -> Result<()> {
+    if !lacks_cluster_id(provider) {
         return Ok(());
     }
-    if !is_allowed {
+    if !settings.allow_untagged_cloud {
         bail!(
             "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
         );
     }
     tracing::warn!("the cloud provider has no cluster ID; continuing because --allow-untagged-cloud is set");
     Ok(())
+}
+
+/// Returns `true` if the provider needs a cluster ID and has none (PROV-7). Only an initialized provider knows.
+pub(crate) fn lacks_cluster_id(provider: &dyn CloudProvider) -> bool {
+    provider.needs_cluster_id() && !provider.has_cluster_id()
 }
 
 /// Returns the context that the provider is initialized with.
@@ -96,17 +104,27 @@ pub(crate) fn context(
     Context { cluster: cluster.clone(), cluster_cidrs, clients, events, shutdown: shutdown.clone() }
 }
 
-/// Initializes the provider, which checks that it can work (PROV-10).
-pub(crate) async fn initialize(provider: &dyn CloudProvider, context: &Context) -> Result<()> {
+/// Initializes the provider, which checks that it can work (PROV-10), and then checks its cluster ID: a provider may
+/// find the ID only in the cloud, such as in the tags of the machine that the program runs on (PROV-7).
+///
+/// # Errors
+/// The reason why the manager does not start.
+pub(crate) async fn initialize(settings: &Settings, provider: &dyn CloudProvider, context: &Context) -> Result<()> {
     let initialized = provider.initialize(context).await;
-    initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))
+    initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))?;
+    check_cluster_id(settings, provider)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use cloud_provider::async_trait;
     use cloud_provider::scripted::ScriptedProvider;
+    use controllers::Options;
 
     use super::*;
+    use crate::kubernetes::Clients;
 
     /// A provider whose resources are tagged with the UID of their Service.
     struct OwnedByService;
@@ -123,14 +141,48 @@ mod tests {
         }
     }
 
+    /// A provider that reads its cluster ID from the cloud.
+    #[derive(Default)]
+    struct FoundInCloud(AtomicBool);
+
+    #[async_trait]
+    impl CloudProvider for FoundInCloud {
+        fn name(&self) -> &str {
+            "found-in-cloud"
+        }
+        fn has_cluster_id(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+        async fn initialize(&self, _: &Context) -> cloud_provider::Result<()> {
+            self.0.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    fn settings(allow_untagged_cloud: bool) -> Settings {
+        Settings { allow_untagged_cloud, ..Settings::new(Options::default(), Clients::Configured(Box::default())) }
+    }
+
     #[test]
     fn a_missing_cluster_id_stops_only_a_provider_that_needs_it() {
         let untagged = ScriptedProvider::new();
         untagged.set_has_cluster_id(false);
-        let refused = check_cluster_id(&untagged, false).unwrap_err().to_string();
+        let refused = check_cluster_id(&settings(false), &untagged).unwrap_err().to_string();
         assert!(refused.starts_with("no ClusterID found"), "{refused}");
-        assert!(check_cluster_id(&untagged, true).is_ok(), "--allow-untagged-cloud");
-        assert!(check_cluster_id(&ScriptedProvider::new(), false).is_ok(), "it has one");
-        assert!(check_cluster_id(&OwnedByService, false).is_ok());
+        assert!(check_cluster_id(&settings(true), &untagged).is_ok(), "--allow-untagged-cloud");
+        assert!(check_cluster_id(&settings(false), &ScriptedProvider::new()).is_ok(), "it has one");
+        assert!(check_cluster_id(&settings(false), &OwnedByService).is_ok());
+    }
+
+    #[tokio::test]
+    async fn cluster_id_may_be_found_by_the_initialization() {
+        let cluster = cloud_provider::scripted::ScriptedCluster::default();
+        let context = cluster.context(Cluster { name: "kubernetes".into(), id: None });
+        let provider = FoundInCloud::default();
+        initialize(&settings(false), &provider, &context).await.unwrap();
+        let untagged = ScriptedProvider::new();
+        untagged.set_has_cluster_id(false);
+        let refused = initialize(&settings(false), &untagged, &context).await.unwrap_err().to_string();
+        assert!(refused.starts_with("no ClusterID found"), "{refused}");
     }
 }

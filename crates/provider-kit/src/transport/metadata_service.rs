@@ -7,13 +7,14 @@ use http::HeaderMap;
 use super::{Answer, Builder, Refusal, RetryPolicy};
 
 impl Builder {
-    /// Prepares a client of the metadata service: three attempts of two seconds, refusals in plain text, and no bodies in
-    /// the log, because they may be credentials. A 404 is the service's own: *not found*.
+    /// Prepares a client of the metadata service: refusals in plain text, and no bodies in the log, because they may be
+    /// credentials. A 404 is the service's own: *not found*. There are three attempts of five seconds: a service that has
+    /// just started may take seconds, and where there is none, its address may swallow requests without an answer.
     #[must_use]
     pub fn metadata_service(self) -> Self {
         let seconds = Duration::from_secs;
         let retry_policy =
-            RetryPolicy { timeout: seconds(2), total_timeout: seconds(10), max_attempts: 3, ..RetryPolicy::default() };
+            RetryPolicy { timeout: seconds(5), total_timeout: seconds(15), max_attempts: 3, ..RetryPolicy::default() };
         let plain = |_: &HeaderMap, body: &[u8]| {
             let (code, message) = (Refusal::UNSPECIFIED.to_owned(), String::from_utf8_lossy(body).into_owned());
             Some(Refusal { code, message, details: Vec::new() })

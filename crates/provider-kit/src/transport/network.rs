@@ -14,12 +14,23 @@ use super::access::endpoint;
 use super::{BodyLimit, BodyReader, Connector, NoAnswer};
 
 /// Hosts that are reached without a proxy: this machine itself, and the services of its cloud for machines and containers.
-const WITHOUT_PROXY: [&str; 8] = [
+/// A proxy would answer with the facts and the credential of its own machine.
+const WITHOUT_PROXY: [&str; 14] = [
     "localhost",
     "127.0.0.1",
     "[::1]",
+    // Most clouds, and the IPv6 addresses of AWS, Google Cloud and Oracle Cloud.
     "169.254.169.254",
     "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "metadata.google.internal",
+    // Alibaba Cloud.
+    "100.100.100.200",
+    // Tencent Cloud.
+    "169.254.0.23",
+    "metadata.tencentyun.com",
+    // Containers of AWS.
     "169.254.170.2",
     "169.254.170.23",
     "[fd00:ec2::23]",
@@ -79,7 +90,7 @@ impl Network {
     /// Returns the client for a host. For `https` the program must have installed a TLS crypto provider; plain `http`
     /// works without one.
     fn client(&self, https: bool, host: &str) -> Result<reqwest::Client> {
-        let proxied = !WITHOUT_PROXY.contains(&host);
+        let proxied = may_be_proxied(host);
         let mut clients = self.clients.lock();
         let client = &mut clients[usize::from(https) * 2 + usize::from(proxied)];
         if let Some(client) = client {
@@ -123,6 +134,11 @@ fn system_roots() -> Result<Vec<reqwest::Certificate>> {
     let roots = trusted_roots::load().map_err(|error| Error::invalid(error.to_string()))?;
     let made = roots.iter().map(|root| reqwest::Certificate::from_der(root));
     made.collect::<Result<_, _>>().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))
+}
+
+/// Returns `true` if the proxy of the environment, if there is one, is used for a host.
+fn may_be_proxied(host: &str) -> bool {
+    !WITHOUT_PROXY.iter().any(|direct| direct.eq_ignore_ascii_case(host))
 }
 
 fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {
@@ -198,4 +214,27 @@ fn no_answer(err: reqwest::Error) -> NoAnswer {
         cause = err.source();
     }
     answer(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_services_are_reached_without_a_proxy() {
+        let urls = [
+            ("http://100.100.100.200/latest/meta-data/", false),
+            ("http://metadata.tencentyun.com/latest/meta-data/", false),
+            ("http://metadata.google.internal/computeMetadata/v1/", false),
+            ("http://169.254.169.254/opc/v2/", false),
+            ("http://[fd00:ec2::254]/latest/meta-data/", false),
+            ("http://127.0.0.1:8080/", false),
+            ("https://ec2.us-east-1.amazonaws.com/", true),
+            ("http://169.254.169.254.example.com/", true),
+        ];
+        for (url, expected) in urls {
+            let uri: http::Uri = url.parse().unwrap();
+            assert_eq!(may_be_proxied(uri.host().unwrap()), expected, "{url}");
+        }
+    }
 }

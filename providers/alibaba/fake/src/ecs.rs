@@ -4,7 +4,10 @@ use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
 use crate::world::{array, has_tags, text};
-use crate::{Answer, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
+use crate::{Answer, ApiRequest, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
+
+/// The token of the metadata service, which is no secret.
+const METADATA_TOKEN: &str = "fake-metadata-token";
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     // Instances may be in other regions.
@@ -69,9 +72,17 @@ pub(crate) fn credentials(action: &str, body: &Value) -> Answer {
         "Expiration": "2099-01-01T00:00:00Z"}}))
 }
 
-pub(crate) fn metadata(path: &str) -> Result<Reply, Refused> {
-    let answer = match path.trim_start_matches("/latest/") {
-        "api/token" => "token".to_owned(),
+/// Answers as the metadata service in its ordinary mode: a token is not required, but one that is sent must be known.
+pub(crate) fn metadata(request: &ApiRequest) -> Result<Reply, Refused> {
+    let is_without_lifetime = request.header("x-aliyun-ecs-metadata-token-ttl-seconds").is_none();
+    if request.path == "/latest/api/token" && (is_without_lifetime || !request.route.starts_with("PUT")) {
+        return Err(Refused::new(400, "BadRequest", "the token has no lifetime"));
+    }
+    if request.header("x-aliyun-ecs-metadata-token").is_some_and(|token| token != METADATA_TOKEN) {
+        return Err(Refused::new(401, "Unauthorized", "the token is not known"));
+    }
+    let answer = match request.path.trim_start_matches("/latest/") {
+        "api/token" => METADATA_TOKEN.to_owned(),
         "meta-data/region-id" => REGION.to_owned(),
         "meta-data/zone-id" => format!("{REGION}-a"),
         "meta-data/vpc-id" => VPC.to_owned(),

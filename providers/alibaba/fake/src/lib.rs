@@ -72,7 +72,7 @@ fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> 
         "slb" => slb::answer(world, action, body),
         "nlb" => nlb::answer(world, action, body),
         "sts" => ecs::credentials(action, body),
-        _ => return ecs::metadata(&request.path),
+        _ => return ecs::metadata(request),
     };
     answer.map(wire::answer)
 }

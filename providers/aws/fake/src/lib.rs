@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use axum::Router;
 use fake_cloud::{Bucket, Cloud, Refused, Reply, Routes, check, refuse};
-pub use fake_cloud::{Fault, Handle, Port};
+pub use fake_cloud::{Fault, FaultKind, Handle, Port};
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -95,8 +95,7 @@ impl Cloud for World {
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
         let service = service(request).to_owned();
         if service == "latest" {
-            let is_known = request.route.starts_with("PUT") || request.header("x-aws-ec2-metadata-token").is_some();
-            return if is_known { Ok(()) } else { Err(Refused::new(401, "", "no token")) };
+            return metadata::admit(request);
         }
         let credential = request.header("authorization").and_then(|it| it.split_once("Credential="));
         if !credential.is_some_and(|(_, it)| it.starts_with(KEY_ID)) {

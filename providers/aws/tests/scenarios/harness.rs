@@ -100,9 +100,14 @@ impl Harness {
         Self { flags: flags.to_vec(), ..self }
     }
 
-    /// Lets the program run on the first instance, which tells it everything.
+    /// Lets the program run on the first instance, whose role and tags it uses: nothing is configured.
     pub(crate) fn on_instance(self) -> Self {
         Self { config: "[Global]\n".to_owned(), has_metadata: true, ..self }
+    }
+
+    /// Configures the region alone, without a metadata service.
+    pub(crate) fn without_vpc(self) -> Self {
+        Self { config: format!("[Global]\nRegion = {REGION}\n"), ..self }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
@@ -117,11 +122,9 @@ impl Harness {
 
     fn setup(&self) -> Setup {
         let no_metadata = if self.has_metadata { "false" } else { "true" };
-        let variables = [
-            ("AWS_ACCESS_KEY_ID", KEY_ID),
-            ("AWS_SECRET_ACCESS_KEY", SECRET),
-            ("AWS_EC2_METADATA_DISABLED", no_metadata),
-        ];
+        let keys = [("AWS_ACCESS_KEY_ID", KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET)];
+        let keys = keys.into_iter().filter(|_| !self.has_metadata);
+        let variables = keys.chain([("AWS_EC2_METADATA_DISABLED", no_metadata)]);
         let environment = if self.is_moto { Environment::of_process() } else { Environment::of(variables) };
         let (flags, metrics) = (Environment::of(self.flags.iter().copied()), Arc::clone(&self.requests) as _);
         let file = ConfigFile { path: "cloud.conf".into(), text: self.config.clone() };

@@ -1,6 +1,8 @@
 //! The start on an instance, and the checks of `doctor`.
 
-use aws_fake::Fault;
+use std::time::Duration;
+
+use aws_fake::{Fault, FaultKind};
 use cloud_provider::{CloudProvider, Severity};
 use serde_json::json;
 
@@ -9,11 +11,51 @@ use crate::harness::Harness;
 #[tokio::test(start_paused = true)]
 async fn program_on_an_instance_learns_cluster_and_vpc_from_it() {
     let harness = Harness::new().on_instance();
+    assert!(!harness.created().has_cluster_id(), "nothing was asked yet");
     let provider = harness.start().await.unwrap();
     assert!(provider.has_cluster_id());
     let findings = provider.diagnose().await;
     let cluster = findings.iter().find(|it| it.check == "cluster").unwrap();
     assert_eq!(cluster.text, "ID \"testbed\", VPC vpc-0a1b2c3d");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_without_the_tag_of_a_cluster_leaves_the_cluster_id_open() {
+    let harness = Harness::new().on_instance();
+    harness.change_instances(|it| it["tagSet"] = json!([]));
+    let provider = harness.start().await.unwrap();
+    assert!(provider.needs_cluster_id() && !provider.has_cluster_id());
+    let findings = provider.diagnose().await;
+    let cluster = findings.iter().find(|it| it.check == "cluster").unwrap();
+    assert_eq!(cluster.severity, Severity::Warning, "--allow-untagged-cloud may be set");
+    assert!(cluster.text.contains("no tag kubernetes.io/cluster/<ID>"), "{}", cluster.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_service_that_needs_seconds_for_an_answer_is_awaited() {
+    let harness = Harness::new().on_instance();
+    for route in ["PUT /latest/api/token", "GET /latest/meta-data/instance-id"] {
+        harness.fake.fault_injector().fail(Fault::new(route, FaultKind::Latency(Duration::from_secs(4))));
+    }
+    assert!(harness.start().await.unwrap().has_cluster_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_that_the_hop_limit_swallows_is_reported_within_seconds_with_the_hop_limit() {
+    let harness = Harness::new().on_instance();
+    harness.fake.fault_injector().fail(Fault::new("PUT /latest/api/token", FaultKind::Hang));
+    let start = tokio::time::Instant::now();
+    let error = harness.start().await.err().unwrap();
+    assert!(error.is_unanswered(), "the start is tried again: {error}");
+    let text = error.to_string();
+    assert!(text.contains("HttpPutResponseHopLimit") && text.contains("the host's network"), "{text}");
+    assert!(start.elapsed() <= Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabled_metadata_service_is_named_by_its_variable() {
+    let error = Harness::new().without_vpc().start().await.err().unwrap().to_string();
+    assert!(error.contains("AWS_EC2_METADATA_DISABLED") && error.contains("KubernetesClusterID"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

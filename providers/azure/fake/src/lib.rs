@@ -332,7 +332,13 @@ const OF_SUBSCRIPTION: &[Route<Azure>] = &[
 const LOGIN: &[Route<Azure>] = &[
     ("POST", "/{tenant}/oauth2/v2.0/token", token),
     // Managed identities, which the Go program uses against this fake.
-    ("GET", "/metadata/identity/oauth2/token", |_, _| {
+    ("GET", "/metadata/identity/oauth2/token", |_, request| {
+        if !request.header("metadata").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+            return Err(refuse("invalid_request", "Required metadata header not specified"));
+        }
+        if ["api-version", "resource"].iter().any(|key| request.query(key).is_none()) {
+            return Err(refuse("invalid_request", "Required query variable api-version or resource is missing"));
+        }
         Ok(Reply::new(
             200,
             json!({"token_type": "Bearer", "expires_on": "4000000000", "expires_in": "86400", "access_token": TOKEN, "resource": "x"}),

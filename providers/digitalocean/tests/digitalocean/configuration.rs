@@ -1,7 +1,7 @@
 //! The environment, the start, and what `doctor` finds.
 
 use cloud_provider::{CloudProvider, Severity};
-use digitalocean_fake::TOKEN;
+use digitalocean_fake::{Fault, TOKEN};
 use provider_digitalocean::config::Config;
 
 use crate::harness::Harness;
@@ -39,6 +39,24 @@ async fn the_region_is_checked_or_asked_of_the_metadata_service() {
     let error = refused.provider().initialize(&refused.context()).await.unwrap_err();
     assert!(error.to_string().contains("check DO_ACCESS_TOKEN"), "{error}");
     assert!(!error.to_string().contains(TOKEN));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_token_is_reported_at_the_start_without_a_region_in_the_configuration() {
+    let harness = Harness::new().set("REGION", "");
+    harness.fake.revoke_token(TOKEN);
+    let error = harness.provider().initialize(&harness.context()).await.unwrap_err();
+    assert!(error.to_string().contains("check DO_ACCESS_TOKEN"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn doctor_names_the_region_of_the_machine_or_the_variable_to_set() {
+    let harness = Harness::new().set("REGION", "");
+    let region = async || harness.provider().diagnose().await.into_iter().find(|it| it.check == "region").unwrap();
+    assert!(region().await.text.starts_with("fra1"));
+    harness.fake.fail(Fault::status("GET /metadata/v1/region", 500));
+    let missing = region().await;
+    assert_eq!((missing.severity, missing.remedy.unwrap().contains("set REGION")), (Severity::Failure, true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! A stateful fake of Oracle Cloud's APIs, for tests: compute, networks, load balancers and network load balancers.
+//! A stateful fake of Oracle Cloud's APIs, for tests: compute, networks, load balancers and network load balancers; and the
+//! metadata service of an instance.
 //!
 //! ```
 //! use oci_fake::{Handle, Oracle};
@@ -256,12 +257,23 @@ const NLB: &[Route<Oracle>] = &[
     ("DELETE", "/networkLoadBalancers/{id}/{part}/{name}", balancers::delete_part),
 ];
 
+/// The metadata service of an instance, version 2.
+const METADATA: &[Route<Oracle>] = &[("GET", "/instance/", |_, _| Ok(Reply::new(200, instance())))];
+
+/// Returns what the metadata service tells of an instance.
+#[must_use]
+pub fn instance() -> Value {
+    json!({"compartmentId": COMPARTMENT, "region": "phx", "canonicalRegionName": "us-phoenix-1",
+        "regionInfo": {"realmDomainComponent": "oraclecloud.com"}})
+}
+
 const MONITORING: &[Route<Oracle>] = &[("POST", "/metrics", balancers::metrics)];
 
 impl Cloud for Oracle {
     type Service = ();
     type Refusal = Refused;
     const ROUTES: &'static [Routes<Self>] = &[
+        Routes { prefix: "/opc/v2", service: (), table: METADATA },
         Routes { prefix: "/20160918", service: (), table: CORE },
         Routes { prefix: "/20170115", service: (), table: LB },
         Routes { prefix: "/20200501", service: (), table: NLB },
@@ -276,6 +288,10 @@ impl Cloud for Oracle {
     }
 
     fn admit(&mut self, request: &mut ApiRequest) -> Result<(), Refused> {
+        if request.path.starts_with("/opc/") {
+            let is_v2 = request.header("authorization") == Some("Bearer Oracle");
+            return if is_v2 { Ok(()) } else { Err(refuse(403, "Forbidden", "the header Authorization is missing")) };
+        }
         if !self.has_signed(request) {
             return Err(refuse(
                 401,

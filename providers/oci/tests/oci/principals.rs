@@ -55,10 +55,8 @@ async fn answer(
     let text = String::from_utf8_lossy(&body).into_owned();
     neighbours.requests.lock().push((format!("{method} {}", uri.path()), headers, text.clone()));
     let parsed: Value = serde_json::from_str(&text).unwrap_or_default();
-    let instance = json!({"compartmentId": oci_fake::COMPARTMENT, "region": "phx", "canonicalRegionName": "us-phoenix-1",
-        "regionInfo": {"realmDomainComponent": "oraclecloud.com"}});
     let answer = match uri.path() {
-        "/opc/v2/instance/" => instance.to_string(),
+        "/opc/v2/instance/" => oci_fake::instance().to_string(),
         "/opc/v2/identity/cert.pem" | "/opc/v2/identity/intermediate.pem" => CERTIFICATE.to_owned(),
         "/opc/v2/identity/key.pem" => CERTIFICATE_KEY.to_owned(),
         "/v1/x509" => json!({"token": neighbours.issue(&fake, parsed["publicKey"].as_str().unwrap())}).to_string(),

@@ -113,6 +113,6 @@ async fn initialized(
     let provider = provider::create(&flags.configuration(), settings, providers)?;
     let clients = Arc::new(ProviderClients::Shared(client.clone()));
     let context = provider::context(settings, cluster, clients, Arc::new(NoEvents), shutdown);
-    provider::initialize(&*provider, &context).await?;
+    provider::initialize(settings, &*provider, &context).await?;
     Ok(provider)
 }

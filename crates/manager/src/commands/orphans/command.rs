@@ -88,7 +88,7 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
     let cluster = read_cluster(&flags.cloud.cluster_name, &client, Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ProviderClients::Shared(client.clone()));
     let context = provider::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
-    provider::initialize(&*provider, &context).await?;
+    provider::initialize(&settings, &*provider, &context).await?;
     // The provider gets no caches, because with caches some providers start work in the background.
     let mut report = find(&client, &*provider, &cluster, Timestamp::now()).await;
     choose(&mut report, command)?;

@@ -72,7 +72,7 @@ async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     let cluster = read_cluster(&flags.cloud.cluster_name, &client, std::time::Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ProviderClients::Shared(client));
     let context = provider::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
-    provider::initialize(&*provider, &context).await?;
+    provider::initialize(&settings, &*provider, &context).await?;
     let report = plan(&settings, &*provider, &cluster).await?;
     shutdown.cancel();
     Ok(print(&render(*output, &report), report.outcome().into()))
