@@ -15,7 +15,7 @@ pub const REMEDY_ALL_FOREIGN: &str = "look for what set them: k3s runs a cloud c
                                       then delete the Nodes and restart their kubelets, because a provider ID cannot be \
                                       changed; or correct --cloud-provider";
 
-/// What the provider ID of a Node tells.
+/// The meaning of the provider ID of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeIdentity {
     /// The Node is, or may be, a machine of this cloud.
