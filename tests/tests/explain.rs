@@ -82,6 +82,13 @@ impl World {
         self.live(async |harness, _| _ = harness.user.set_ready(name, is_ready).await);
     }
 
+    /// Sets the provider ID of a Node, as if the Node had been registered with it.
+    fn identify(&self, name: &str, provider_id: &str) {
+        let mut node = self.harness.api.get("nodes", None, name).expect("a Node");
+        node["spec"]["providerID"] = json!(provider_id);
+        self.harness.api.seed(node).expect("a Node");
+    }
+
     fn of_service(&mut self, name: &str) -> Explanation {
         self.explain(&Subject::Service { namespace: "default".into(), name: name.into() })
     }
@@ -349,13 +356,42 @@ fn a_node_that_is_shut_down_or_not_ready_says_so_with_the_time() {
 
 #[test]
 fn a_node_of_another_cloud_is_left_alone() {
-    let mut world = World::settled(1);
-    let mut elsewhere = world.harness.api.get("nodes", None, "worker-1").expect("a Node");
-    elsewhere["spec"]["providerID"] = json!("other://7");
-    world.harness.api.seed(elsewhere).expect("a Node");
+    let mut world = World::settled(2);
+    world.identify("worker-1", "other://7");
     let it = world.of_node("worker-1");
     names(&it, State::OtherProvider, "cloud provider \"other\"");
     assert_eq!(it.outcome(), Outcome::Nothing);
+}
+
+#[test]
+fn nodes_that_all_have_the_provider_id_of_another_cloud_are_no_targets() {
+    let mut world = World::settled(2);
+    world.identify("worker-1", "k3s://worker-1");
+    world.identify("worker-2", "k3s://worker-2");
+    let it = world.of_node("worker-1");
+    names(&it, State::AllNodesForeign, "--disable-cloud-controller");
+    assert_eq!(it.outcome(), Outcome::Changes, "a person must act");
+    names(&world.of_service("web"), State::NoNodes, "2 of 2 Nodes have the provider ID of another cloud");
+}
+
+#[test]
+fn nodes_without_provider_id_and_taint_are_told_the_flags() {
+    let mut world = World::settled(2);
+    world.identify("worker-1", "");
+    names(&world.of_node("worker-1"), State::NoProviderId, "--adopt-nodes");
+    assert!(!states(&world.of_service("web")).contains(&State::NoNodes), "one target is left");
+    world.identify("worker-2", "");
+    names(&world.of_service("web"), State::NoNodes, "--cloud-provider=external");
+}
+
+#[test]
+fn load_balancer_that_somebody_deleted_is_missed() {
+    let mut world = World::settled(2);
+    let balancer = world.cloud.load_balancers()[0].id.clone();
+    assert!(world.cloud.remove_load_balancer(&balancer));
+    let it = world.of_service("web");
+    names(&it, State::LoadBalancerMissing, "does not exist in the cloud");
+    assert_eq!(it.outcome(), Outcome::Changes);
 }
 
 #[test]

@@ -65,6 +65,32 @@ async fn a_node_that_was_registered_without_the_taint_is_adopted_if_that_is_aske
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_without_provider_id_and_taint_is_told_the_flags_once() {
+    let adopting = Options { node: NodeOptions { adopt: true, ..NodeOptions::default() }, ..Options::default() };
+    for (options, events) in [(Options::default(), 1), (adopting, 0), (Options::reference(), 0)] {
+        let world = World::with_options(2, &options);
+        world.put_node("worker-1", "", true, &[]);
+        world.put_node("worker-2", "simulated://m-000002", true, &[]);
+        for _ in 0..3 {
+            assert_eq!(world.sync(&names(2)).await, []);
+        }
+        let told = world.events_of("NoProviderID");
+        assert_eq!(told.len(), events, "{told:?}");
+        let flags = ["worker-1", "--cloud-provider=external", "--adopt-nodes"];
+        assert!(told.iter().all(|text| flags.iter().all(|flag| text.contains(flag))), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_of_another_provider_is_not_looked_up() {
+    let world = World::with_machines(1);
+    world.put_node("worker-1", "onprem://7", true, &[start_up_taint()]);
+    assert_eq!(world.sync(&names(1)).await, []);
+    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+    assert_eq!((world.cloud_reads(), world.writes(), world.events()), (0, 0, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_becomes_another_type_changes_the_nodes_labels_if_that_is_asked_for() {
     const TYPE: &str = "node.kubernetes.io/instance-type";
     for refresh_labels in [false, true] {

@@ -165,6 +165,26 @@ fn a_fresh_clusters_plan_is_whole_and_carried_out_it_leaves_nothing_to_do() {
 }
 
 #[test]
+fn node_of_another_provider_is_listed_as_left_alone() {
+    for is_new in [false, true] {
+        let mut world = World::settled(2);
+        let mut elsewhere = world.harness.api.get("nodes", None, "worker-1").expect("a Node");
+        elsewhere["metadata"]["name"] = json!("elsewhere");
+        elsewhere["metadata"]["uid"] = json!("elsewhere");
+        elsewhere["spec"] = json!({"providerID": "other://7"});
+        if is_new {
+            let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
+            elsewhere["spec"]["taints"] = json!([taint]);
+        }
+        world.harness.api.seed(elsewhere).expect("a Node");
+        let report = world.plan();
+        assert_eq!(report.totals().errors, 0, "{}", text(&report));
+        let note = "left alone: it belongs to another provider, as its provider ID \"other://7\" tells";
+        assert!(text(&report).contains(note), "{}", text(&report));
+    }
+}
+
+#[test]
 fn what_others_changed_is_in_the_plan() {
     let mut world = World::settled(3);
     let balancer = world.cloud.load_balancers()[0].id.clone();

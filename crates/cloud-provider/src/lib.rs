@@ -97,7 +97,7 @@ pub use instances::{InstanceMetadata, InstanceState, Instances, LookupRequest, M
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
     Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanStep,
-    Service, ServiceReview, SyncCallbacks, default_load_balancer_name,
+    Service, ServiceReview, SyncCallbacks, TargetIdentity, default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
 pub use owned::{OwnedResource, Owner, RemovalOutcome};

@@ -196,6 +196,27 @@ impl ServiceReview {
     }
 }
 
+/// The property of a Node that identifies the target of a load balancer. Nodes without the property are no targets, and
+/// the controllers report them.
+///
+/// ```
+/// assert_eq!(cloud_provider::TargetIdentity::default(), cloud_provider::TargetIdentity::ProviderId);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetIdentity {
+    /// The provider ID: Nodes without one, and Nodes of another cloud, are no targets.
+    #[default]
+    ProviderId,
+    /// The provider ID, or the name of a Node without one: Nodes of another cloud are no targets.
+    ProviderIdOrName,
+    /// The addresses of Nodes with a provider ID, of whatever cloud.
+    AddressesAndProviderId,
+    /// The addresses, whatever the provider ID.
+    Addresses,
+    /// Nodes are no targets at all.
+    None,
+}
+
 /// Load balancers of a cloud.
 ///
 /// Calls for different Services run in parallel; calls for one Service never overlap (PROV-36, D-9). Every call is
@@ -266,6 +287,12 @@ pub trait LoadBalancers: Send + Sync {
     /// gets its addresses, which happens after it got its provider ID.
     fn targets_follow_addresses(&self) -> bool {
         false
+    }
+
+    /// Returns the property of a Node that identifies its target. By default, a Node is a target only with a provider
+    /// ID of this cloud (P-8, P-15).
+    fn target_identity(&self) -> TargetIdentity {
+        TargetIdentity::ProviderId
     }
 
     /// Returns the keys of Node annotations that decide about targets, such as an annotation that makes a Node a

@@ -31,6 +31,8 @@ macro_rules! reasons {
 reasons! {
     /// A Node cannot be initialized (D-3, NODE-28).
     InitializationFailed = "InitializationFailed",
+    /// A Node has neither a provider ID nor the start-up taint (P-8).
+    NoProviderId = "NoProviderID",
     /// The cloud gives the Node labels that the API does not accept.
     LabelsLeftOut = "LabelsLeftOut",
     /// A Node was initialized.

@@ -5,6 +5,7 @@
 //! | decision | module |
 //! |---|---|
 //! | initialization of a Node | [`node::plan`], from [`node::metadata`] |
+//! | Nodes that the cloud cannot tell | [`node_identity`] |
 //! | labels | [`node::labels`] |
 //! | addresses | [`node::addresses`] |
 //! | action on a Node that is not ready | [`lifecycle::verdict`] |
@@ -21,10 +22,12 @@
 mod context;
 mod event_limiter;
 mod event_reason;
+mod failure_log;
 mod grace;
 pub mod lifecycle;
 pub mod look_up;
 pub mod node;
+pub mod node_identity;
 pub mod options;
 mod read;
 pub mod route;

@@ -46,6 +46,11 @@ pub struct NodeOptions {
     pub adopt: bool,
     /// Value of `--refresh-node-labels`: address passes update labels as well (P-9).
     pub refresh_labels: bool,
+    /// Maximum time until a Node that cannot be initialized is tried again (NODE-10); `None` for the back-off of the Go
+    /// program, 1,000 s.
+    pub retry_cap: Option<Duration>,
+    /// If set, Nodes of another provider are neither looked up nor changed (P-15). The Go program looks up all Nodes.
+    pub leaves_foreign: bool,
 }
 
 /// Settings of the lifecycle controller.
@@ -204,7 +209,12 @@ impl Options {
     #[must_use]
     pub fn reference() -> Self {
         Self {
-            node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
+            node: NodeOptions {
+                concurrent_node_syncs: 1,
+                retry_cap: None,
+                leaves_foreign: false,
+                ..NodeOptions::default()
+            },
             lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
             service: ServiceOptions {
                 concurrent_syncs: 1,
@@ -239,6 +249,8 @@ impl Default for NodeOptions {
             status_update_frequency: Duration::from_secs(300),
             adopt: false,
             refresh_labels: false,
+            retry_cap: Some(Duration::from_secs(60)),
+            leaves_foreign: true,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_provider::{
     Cluster, Goal, InstanceState, Instances, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus,
     LoadBalancers, LookupRequest, MetadataLevel, Node, OwnedResource, Plan, RemovalOutcome, Result, Route, Routes,
-    Service, ServiceReview, async_trait,
+    Service, ServiceReview, TargetIdentity, async_trait,
 };
 use tokio::time::Instant;
 
@@ -112,6 +112,9 @@ impl<T: LoadBalancers> LoadBalancers for InstrumentedCapability<T> {
 
     fn targets_follow_addresses(&self) -> bool {
         self.inner.targets_follow_addresses()
+    }
+    fn target_identity(&self) -> TargetIdentity {
+        self.inner.target_identity()
     }
     fn target_annotations(&self) -> &[String] {
         self.inner.target_annotations()

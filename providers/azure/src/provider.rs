@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
     Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload, Result, Routes,
-    Setup, async_trait,
+    Setup, TargetIdentity, async_trait,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -159,7 +159,8 @@ impl Azure {
             setup.fence.clone(),
         );
         let by_address = config.file.pool_kind != PoolKind::Nic;
-        let options = Options { targets_follow_addresses: by_address, ..Options::default() };
+        let target_identity = if by_address { TargetIdentity::Addresses } else { TargetIdentity::ProviderId };
+        let options = Options { targets_follow_addresses: by_address, target_identity, ..Options::default() };
         let table =
             RouteTable { documents, config: current.clone(), cluster: cluster.clone(), unmanaged: Mutex::default() };
         let has_routes = !config.file.route_table_name.is_empty();

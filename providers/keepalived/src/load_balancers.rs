@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud_provider::{
     Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus,
     LoadBalancers, OwnedResource, Owner, Ownership, Plan, PlanAction, PlanStep, RemovalOutcome, Result, Service,
-    ServiceReview, async_trait,
+    ServiceReview, TargetIdentity, async_trait,
 };
 use provider_kit::shared_document::{DocumentStore, SharedDocuments};
 
@@ -161,6 +161,10 @@ impl LoadBalancers for VirtualAddresses {
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         self.reach(request, Goal::Deleted).await.map(drop)
+    }
+
+    fn target_identity(&self) -> TargetIdentity {
+        TargetIdentity::None
     }
 
     fn orphans(&self, _: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Routes, Setup, TargetIdentity,
+    async_trait,
 };
 use provider_kit::checks::{permissions, rate_limit, reached, unavailable};
 use provider_kit::cluster::ClusterView;
@@ -63,7 +64,11 @@ impl Linode {
         let source = Source { api: api.clone(), vpcs, config: Arc::clone(&config) };
         let inventory = Inventory::new(source.clone()).max_age(config.instances_max_age).measured(api.http.metrics());
         let cloud = NodeBalancers::new(source.clone(), cluster.clone());
-        let options = Options { targets_follow_addresses: true, ..Options::default() };
+        let options = Options {
+            targets_follow_addresses: true,
+            target_identity: TargetIdentity::Addresses,
+            ..Options::default()
+        };
         let routes = InterfaceRanges::new(inventory.clone());
         Self {
             load_balancers: LoadBalancerEngine::of(cloud, Arc::new(source), options),

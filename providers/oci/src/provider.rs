@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancersTrait, Result, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancersTrait, Result, Setup,
+    TargetIdentity, async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -67,6 +68,7 @@ impl Oci {
         let options = Options {
             polling,
             targets_follow_addresses: true,
+            target_identity: TargetIdentity::AddressesAndProviderId,
             outlives: is_group,
             price: &["shapeName", "shapeDetails.maximumBandwidthInMbps"],
             ..Options::default()

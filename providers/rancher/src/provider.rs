@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cloud_provider::{
-    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancerApi, Result, Setup, async_trait,
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancerApi, Result, Setup,
+    TargetIdentity, async_trait,
 };
 use provider_kit::checks::{permissions, reached};
 use provider_kit::cluster::ClusterView;
@@ -53,7 +54,11 @@ impl Rancher {
         let (api, cluster) = (Api::new(http), ClusterView::new(EVENT_SOURCE));
         let source = Source { api: api.clone(), config: Arc::new(config) };
         let cloud = LoadBalancers::new(source.clone(), cluster.clone());
-        let options = Options { targets_follow_addresses: true, ..Options::default() };
+        let options = Options {
+            targets_follow_addresses: true,
+            target_identity: TargetIdentity::Addresses,
+            ..Options::default()
+        };
         Self {
             hosts: Hosts(Inventory::new(source.clone()).measured(api.http.metrics())),
             sweeper: cloud.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud_provider::{
     Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription, LoadBalancerRequest,
     LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, RemovalOutcome, Result, Routes, Service,
-    ServiceReview, Volumes, async_trait,
+    ServiceReview, TargetIdentity, Volumes, async_trait,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -148,6 +148,9 @@ impl LoadBalancers for ObservedBalancers {
 
     fn targets_follow_addresses(&self) -> bool {
         self.inner().targets_follow_addresses()
+    }
+    fn target_identity(&self) -> TargetIdentity {
+        self.inner().target_identity()
     }
     fn target_annotations(&self) -> &[String] {
         self.inner().target_annotations()

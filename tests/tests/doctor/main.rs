@@ -67,6 +67,35 @@ async fn expect(world: &World, check: &str, parts: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_without_provider_id_and_taint_is_a_warning_with_the_flags() {
+    let world = World::well();
+    world.seed_node("worker-1", 600, false, "");
+    world.seed_node("worker-2", 600, false, "");
+    let parts = ["warn worker-1, worker-2: neither a provider ID", "--cloud-provider=external", "--adopt-nodes"];
+    expect(&world, "nodes", &parts).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_all_of_another_cloud_are_a_warning() {
+    let world = World::well();
+    world.seed_node("worker-1", 600, false, "k3s://worker-1");
+    assert!(!of(&world, "nodes").await.iter().any(|finding| finding.starts_with("warn")), "a hybrid cluster");
+    world.seed_node("worker-2", 600, false, "k3s://worker-2");
+    let parts =
+        ["warn all 2 Nodes have the provider ID of another cloud", "k3s://worker-1", "--disable-cloud-controller"];
+    expect(&world, "nodes", &parts).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_that_somebody_deleted_is_a_warning() {
+    let world = World::well();
+    let balancer = world.cloud.load_balancers()[0].id.clone();
+    assert!(world.cloud.remove_load_balancer(&balancer));
+    let parts = ["warn default/web: LoadBalancerMissing", "creates it again with the next sync"];
+    expect(&world, "services", &parts).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn load_balancer_of_a_deleted_service_is_a_warning() {
     let world = World::well();
     let namespace = world.api.get("namespaces", None, "kube-system").unwrap();

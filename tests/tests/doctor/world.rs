@@ -19,7 +19,7 @@ use manager::doctor::{ElectedBy, Names, Report, Subject, examine};
 use manager::permissions::Features;
 use manager::{Clients, Settings};
 use provider_kit::transport::{Credential, Transport};
-use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, NewMachine};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, LoadBalancerSpec, NewMachine};
 use provider_simulated::provider::Simulated;
 use runtime::clock::ManualClock;
 use serde_json::{Value, json};
@@ -82,6 +82,7 @@ impl World {
         let mut web = world.api.get("services", Some("default"), "web").expect("it was seeded");
         web["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         world.api.seed(web).expect("a Service");
+        world.add_balancer("web");
         world.seed_lease("kube-system", "cloud-controller-manager", "ccm-1_5f0e", 2);
         world
     }
@@ -92,6 +93,19 @@ impl World {
 
     pub(crate) fn add_machine(&self, name: &str) -> String {
         self.cloud.add_machine(NewMachine { name: name.into(), ..NewMachine::default() }).id
+    }
+
+    /// Adds the load balancer of a Service to the cloud.
+    pub(crate) fn add_balancer(&self, service: &str) {
+        let uid = |kind: &str, namespace: Option<&str>, name: &str| {
+            let object = self.api.get(kind, namespace, name).expect("an object");
+            object["metadata"]["uid"].as_str().expect("a UID").to_owned()
+        };
+        let owner = uid("services", Some("default"), service);
+        let name = format!("a{}", owner.replace('-', "").chars().take(31).collect::<String>());
+        let cluster = uid("namespaces", None, "kube-system");
+        let labels = [("ccm-rs/cluster".to_owned(), cluster), ("ccm-rs/service".to_owned(), owner)].into();
+        self.cloud.add_load_balancer(LoadBalancerSpec { name, labels, ..LoadBalancerSpec::default() });
     }
 
     pub(crate) fn seed_node(&self, name: &str, minutes_old: i64, uninitialized: bool, provider_id: &str) {

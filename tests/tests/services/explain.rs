@@ -48,6 +48,25 @@ async fn a_condition_comes_with_the_trouble_changes_with_its_reason_and_ends_wel
 }
 
 #[tokio::test(start_paused = true)]
+async fn condition_follows_the_latest_cause_and_costs_a_write_a_minute() {
+    let world = world().await;
+    let fails = |text: &str| world.cloud.behave("web", "ensure", Behaviour::Fails(Error::other(text.to_owned())));
+    fails("POST /lbs answered 500");
+    world.create("web").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(world.condition("web").unwrap().2.contains("answered 500"));
+    let writes = world.writes();
+    for seconds in 0..600 {
+        fails(&format!("GET /lbs answered 502, request {seconds}"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (_, reason, message) = world.condition("web").unwrap();
+    assert!(reason == "EnsureFailed" && message.contains("answered 502"), "{message}");
+    let writes = world.writes() - writes;
+    assert!((1..=10).contains(&writes), "{writes} writes in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_conditions_are_left_alone() {
     let world = world().await;
     world.cloud.behave("web", "ensure", Behaviour::Fails(Error::other("503")));

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use cloud_provider::Error;
+use controllers::Options;
 use serde_json::json;
 
 use crate::cloud::Behaviour;
@@ -49,6 +50,42 @@ async fn a_node_that_is_excluded_or_deleted_leaves_all_load_balancers() {
     assert!(world.cloud.balancers().values().all(|it| it.targets.is_empty()));
     let told = world.take_events("web-0");
     assert_eq!(told[1], "UnAvailableLoadBalancer There are no available nodes for LoadBalancer", "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_whose_nodes_the_cloud_cannot_tell_says_what_to_do() {
+    const NONE: &str = "UnAvailableLoadBalancer There are no available nodes for LoadBalancer: ";
+    for (ids, parts) in [
+        (["", ""], vec!["2 of 2 Nodes have no provider ID", "--cloud-provider=external", "--adopt-nodes"]),
+        (
+            ["k3s://a", "k3s://b"],
+            vec!["2 of 2 Nodes have the provider ID of another cloud", "--disable-cloud-controller"],
+        ),
+        (["lbs://a", "k3s://b"], vec![]),
+    ] {
+        let mut world = World::stopped(Options::default());
+        ids.iter().zip(["worker-1", "worker-2"]).for_each(|(id, name)| world.put_node(name, id));
+        world.start().await;
+        world.create("web").await;
+        world.settle().await;
+        let told = world.take_events("web");
+        let none: Vec<_> = told.iter().filter(|event| event.starts_with(NONE)).collect();
+        assert_eq!(none.len(), usize::from(!parts.is_empty()), "{ids:?}: {told:?}");
+        assert!(parts.iter().all(|part| none[0].contains(part)), "{ids:?}: {none:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_whose_last_known_node_is_replaced_by_an_unknown_one_says_so() {
+    let world = with_services(1).await;
+    world.user.delete_node("worker-1").await;
+    world.settle().await;
+    world.take_events("web-0");
+    world.put_node("worker-3", "");
+    world.user.delete_node("worker-2").await;
+    world.settle().await;
+    let told = world.take_events("web-0");
+    assert!(told.iter().any(|event| event.contains("1 of 1 Nodes have no provider ID")), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

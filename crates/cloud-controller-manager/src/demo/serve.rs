@@ -146,7 +146,7 @@ mod tests {
         }
         assert!(places.text().contains("export KUBECONFIG=/tmp/d/kubeconfig\n"));
         assert!(places.text().contains("C=http://127.0.0.1:2 "));
-        assert!(places.text().contains("--cluster-cidr=10.128.0.0/9"));
+        assert!(places.text().contains("--cluster-cidr=10.128.0.0/9\"\n"));
         assert_eq!(places.object()["serve"]["cloud"], "http://127.0.0.1:2");
         assert_eq!(places.object()["serve"]["routes"], "http://127.0.0.1:2/admin/routes");
     }

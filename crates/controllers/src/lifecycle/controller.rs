@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
 use crate::event_reason::EventReason;
+use crate::failure_log::{DueLine, FailureLog};
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::reported_causes::ReportedCauses;
@@ -37,6 +38,7 @@ pub struct NodeLifecycleController {
     events: EventRecorder,
     metrics: Arc<dyn LifecycleMetrics>,
     memory: Mutex<Memory>,
+    failures: FailureLog,
 }
 
 /// State that a pass leaves for the next.
@@ -73,6 +75,7 @@ impl NodeLifecycleController {
                 tainted: HashMap::new(),
                 passes: 0,
             }),
+            failures: FailureLog::default(),
             context,
         })
     }
@@ -237,7 +240,7 @@ impl NodeLifecycleController {
                 tracing::info!(node = name, "node deleted, its instance does not exist");
             }
             Err(error) => {
-                tracing::error!(node = name, error = %api_error(&error), "deleting the node failed");
+                self.log_failure("delete", node, &error, "deleting the node failed");
                 let message = format!("Failed deleting node {name}: {}", api_error(&error));
                 self.events.event(&reference, EventType::Warning, EventReason::DeletingNodeFailed.as_str(), message);
             }
@@ -267,7 +270,7 @@ impl NodeLifecycleController {
                 }
             }
             Err(error) => {
-                tracing::error!(node = &*node.name, error = %api_error(&error), "setting the shutdown taint failed");
+                self.log_failure("taint", node, &error, "setting the shutdown taint failed");
             }
         }
         succeeded
@@ -283,10 +286,17 @@ impl NodeLifecycleController {
                 self.note(node, EventReason::ShutdownTaintRemoved, format!("Node {} is ready again", node.name));
             }
             Err(error) => {
-                tracing::error!(node = &*node.name, error = %api_error(error), "removing the shutdown taint failed");
+                self.log_failure("untaint", node, error, "removing the shutdown taint failed");
             }
         }
         result.is_ok()
+    }
+
+    /// Logs a failure of the Kubernetes API, which the next pass may meet again.
+    fn log_failure(&self, action: &'static str, node: &Node, error: &kube::Error, what: &str) {
+        if let Some(DueLine { failures, lasts }) = self.failures.failed(action, &node.uid, Instant::now()) {
+            tracing::error!(node = &*node.name, error = %api_error(error), failures, ?lasts, "{what}");
+        }
     }
 
     /// Records a normal event on a Node, unless the options are those of the Go cloud-controller-manager, which has no
@@ -321,11 +331,22 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Logs one line for all unanswered look-ups, and with the guard records an event if they continue (LIFE-15).
+    /// Logs one line for all unanswered look-ups, at once and then once a minute, and with the guard records an event if they continue (LIFE-15).
     fn note_unanswered(&self, unanswered: &[(Arc<Node>, Error)]) {
-        if let Some((node, error)) = unanswered.first() {
-            tracing::error!(node = &*node.name, %error, nodes = unanswered.len(), "cannot look up instances; their \
-                                                                                   nodes are not changed");
+        match unanswered.first() {
+            Some((node, error)) => {
+                if let Some(DueLine { failures, lasts }) = self.failures.failed("look-up", "", Instant::now()) {
+                    tracing::error!(
+                        node = &*node.name, %error, nodes = unanswered.len(), failures, ?lasts,
+                        "cannot look up instances; their nodes are not changed"
+                    );
+                }
+            }
+            None => {
+                if let Some(DueLine { failures, lasts }) = self.failures.succeeded("look-up", "", Instant::now()) {
+                    tracing::info!(failures, ?lasts, "no look-up of an instance fails any more");
+                }
+            }
         }
         if self.options.guard.is_none() {
             return;

@@ -14,7 +14,6 @@ use runtime::api_error::{api_error, is_conflict};
 use runtime::cache::{CacheEvent, Resync};
 use runtime::claim::Claim;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
-use runtime::limiter::RateLimiter;
 use runtime::loops::sliding;
 use runtime::node::NodeObject;
 use runtime::queue::{Failure, Queue, QueueMetrics};
@@ -29,10 +28,14 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{ConstructionError, ControllerContext};
 use crate::event_limiter::EventLimiter;
 use crate::event_reason::EventReason;
+use crate::failure_log::FailureLog;
+use crate::node::limiter::limiter;
 use crate::node::metrics::NodeMetrics;
 use crate::node::plan::Initialization;
+use crate::node::unidentified::Unidentified;
 use crate::node::young::Young;
 use crate::node::{addresses, labels, metadata};
+use crate::node_identity::{self, NodeIdentity};
 use crate::options::{NodeOptions, Options};
 use crate::read::read_node;
 
@@ -51,6 +54,8 @@ pub struct NodeController {
     events: EventRecorder,
     metrics: Arc<dyn NodeMetrics>,
     event_limiter: Option<EventLimiter>,
+    unidentified: Unidentified,
+    pub(super) failures: FailureLog,
     pub(super) young: Young,
     /// Permits for concurrent writes of Nodes, over all workers and their batches.
     writes: Semaphore,
@@ -74,6 +79,8 @@ impl NodeController {
             events,
             metrics,
             event_limiter: options.explain.then(EventLimiter::default),
+            unidentified: Unidentified::default(),
+            failures: FailureLog::default(),
             young: Young::default(),
             writes: Semaphore::new(workers(options.node.concurrent_node_syncs)),
             context,
@@ -87,7 +94,7 @@ impl NodeController {
         resync: Resync,
         shutdown: CancellationToken,
     ) {
-        let queue = Queue::new(QUEUE, RateLimiter::standard(), queue_metrics);
+        let queue = Queue::new(QUEUE, limiter(self.options.retry_cap), queue_metrics);
         self.clone().feed(queue.clone(), resync);
         tokio::select! {
             () = self.context.nodes.wait_synced() => {}
@@ -139,6 +146,7 @@ impl NodeController {
         if let Some(event_limiter) = &self.event_limiter {
             event_limiter.forget(&node.uid);
         }
+        self.unidentified.forget(&node.uid);
     }
 
     async fn sync_claims(&self, claims: Vec<Claim<String>>) {
@@ -170,13 +178,16 @@ impl NodeController {
         for key in keys {
             match self.cached(key) {
                 None => finished(key, Ok(())),
+                Some(node) if self.is_left_alone(&node) => finished(key, Ok(())),
                 Some(node) if node.is_uninitialized() || self.is_to_be_adopted(&node) => waiting.push((key, node)),
-                Some(node) => match labels::alignment(&node.labels) {
-                    aligned if aligned.is_empty() => finished(key, Ok(())),
-                    missing => {
-                        writes.push(async move { (key, self.with_permit(self.write_labels(&node, &missing)).await) });
+                Some(node) => {
+                    self.report_identity(&node);
+                    match labels::alignment(&node.labels) {
+                        aligned if aligned.is_empty() => finished(key, Ok(())),
+                        missing => writes
+                            .push(async move { (key, self.with_permit(self.write_labels(&node, &missing)).await) }),
                     }
-                },
+                }
             }
         }
         let aligning = async {
@@ -209,6 +220,24 @@ impl NodeController {
     /// (P-8).
     fn is_to_be_adopted(&self, node: &Node) -> bool {
         self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns_node(node)
+    }
+
+    /// Returns `true` if the Node belongs to another provider, and is neither looked up nor changed (P-15).
+    pub(super) fn is_left_alone(&self, node: &Node) -> bool {
+        self.options.leaves_foreign && !self.context.provider.owns_node(node)
+    }
+
+    /// Records an event on a Node without provider ID and start-up taint, once (P-8, D-3).
+    fn report_identity(&self, node: &Node) {
+        if self.event_limiter.is_none() || node.terminating {
+            return;
+        }
+        let is_missing = NodeIdentity::of(&*self.context.provider, node) == NodeIdentity::Missing;
+        if self.unidentified.record(&node.uid, is_missing) {
+            let text = node_identity::missing(node);
+            tracing::warn!(node = &*node.name, "{text}");
+            self.events.event(&reference(node), EventType::Warning, EventReason::NoProviderId.as_str(), text);
+        }
     }
 
     /// Returns the Node of a key from the cache (NODE-12, NODE-13).

@@ -5,9 +5,11 @@ mod address_pass;
 pub mod addresses;
 mod controller;
 pub mod labels;
+mod limiter;
 pub mod metadata;
 mod metrics;
 pub mod plan;
+mod unidentified;
 mod young;
 
 pub use controller::NodeController;

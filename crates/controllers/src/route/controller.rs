@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Node};
+use cloud_provider::{Cluster, Error, Node};
 use futures::FutureExt;
 use kube::Api;
 use parking_lot::{Mutex, MutexGuard};
@@ -25,11 +25,14 @@ use super::pace::{Pace, ScheduleInputs, ScheduleStep};
 use super::work::Work;
 use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
+use crate::failure_log::{DueLine, FailureLog};
 use crate::options::{Options, RouteMode, RouteOptions};
 
 /// Name of the queue in work queue metrics, and its only key (ROUTE-11).
 const QUEUE: &str = "Routes";
 const KEY: &str = "routes";
+/// Name of a pass in the log of failures.
+const RECONCILE: &str = "reconcile";
 /// Interval of reconciliations in watch mode. No event waits longer (ROUTE-13).
 const WATCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for which a pass waits for its calls before it goes on without those that are in progress (INV-6).
@@ -50,6 +53,7 @@ pub struct RouteController {
     /// Permits for concurrent calls to the cloud (ROUTE-31).
     pub(super) calls: Semaphore,
     memory: Mutex<Memory>,
+    pub(super) failures: FailureLog,
 }
 
 impl RouteController {
@@ -78,6 +82,7 @@ impl RouteController {
             metrics,
             calls: Semaphore::new(options.route.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
             memory: Mutex::default(),
+            failures: FailureLog::default(),
             options: options.route.clone(),
             context,
         })
@@ -177,8 +182,11 @@ impl RouteController {
         let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
         match pass.await {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => tracing::error!(%error, "could not reconcile routes"),
+            Ok(Ok(())) => {
+                self.failures.succeeded(RECONCILE, "", Instant::now());
+                return true;
+            }
+            Ok(Err(error)) => self.log_failure(&error),
             Err(_) => {
                 tracing::error!("a pass over the routes panicked, the next one runs on schedule");
                 self.memory().list_failed(Instant::now());
@@ -192,14 +200,24 @@ impl RouteController {
         let _busy = self.context.pulse.begin(QUEUE);
         let start = Instant::now();
         let succeeded = match self.reconcile(shutdown).await {
-            Ok(failures) => failures.is_empty(),
+            Ok(failures) => {
+                self.failures.succeeded(RECONCILE, "", Instant::now());
+                failures.is_empty()
+            }
             Err(error) => {
-                tracing::error!(%error, "could not reconcile routes");
+                self.log_failure(&error);
                 false
             }
         };
         self.metrics.reconciled(start.elapsed(), succeeded);
         succeeded
+    }
+
+    /// Logs a pass that failed, at once and then once a minute.
+    fn log_failure(&self, error: &Error) {
+        if let Some(DueLine { failures, lasts }) = self.failures.failed(RECONCILE, "", Instant::now()) {
+            tracing::error!(%error, failures, ?lasts, "could not reconcile routes");
+        }
     }
 
     fn schedule_inputs(&self) -> ScheduleInputs {

@@ -25,6 +25,7 @@ use super::witness::list_is_believed;
 use super::work::{Done, Item, Work, items};
 use super::{Destination, calls};
 use crate::event_reason::EventReason;
+use crate::failure_log::DueLine;
 use crate::grace::within_grace;
 
 /// Timeout of writing a condition, which the next pass repeats.
@@ -187,6 +188,7 @@ impl RouteController {
         match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("delete");
+                self.failures.succeeded("delete", &route.destination_cidr, Instant::now());
                 let (route, node, why) = (&*route.name, &*route.target_node, cause.as_str());
                 tracing::info!(route, %destination, node, why, "route deleted");
                 Ok(())
@@ -194,7 +196,11 @@ impl RouteController {
             Err(Refused::Failed(error)) => {
                 self.metrics.failed("delete");
                 let (name, node) = (&*route.name, &*route.target_node);
-                tracing::error!(route = name, %destination, node, %error, "deleting the route failed");
+                if let Some(DueLine { failures, .. }) =
+                    self.failures.failed("delete", &route.destination_cidr, Instant::now())
+                {
+                    tracing::error!(route = name, %destination, node, %error, failures, "deleting the route failed");
+                }
                 if let Some(node) =
                     self.context.nodes.get(&route.target_node).filter(|_| self.explain && concerns_one(&error))
                 {
@@ -222,6 +228,7 @@ impl RouteController {
         match self.with_permit(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("create");
+                self.failures.succeeded("create", &route.destination_cidr, Instant::now());
                 self.memory().created(creation);
                 tracing::info!(node = &*node.name, destination = route.destination_cidr, "route created");
                 Ok(())
@@ -229,7 +236,11 @@ impl RouteController {
             Err(Refused::Failed(error)) => {
                 self.metrics.failed("create");
                 let cidr = &*route.destination_cidr;
-                tracing::error!(node = &*node.name, destination = cidr, %error, "creating the route failed");
+                if let Some(DueLine { failures, .. }) = self.failures.failed("create", cidr, Instant::now()) {
+                    tracing::error!(
+                        node = &*node.name, destination = cidr, %error, failures, "creating the route failed"
+                    );
+                }
                 if !self.is_adaptive() || concerns_one(&error) {
                     let elapsed = GoDuration::from(began.elapsed());
                     let (hint, name) = (&node.uid, &node.name);
@@ -371,7 +382,14 @@ impl RouteController {
         if self.is_adaptive() {
             self.memory().condition_failed(Instant::now(), node);
         }
-        tracing::error!(node = &*node.name, error = text, "writing the condition NetworkUnavailable failed");
+        if let Some(DueLine { failures, .. }) = self.failures.failed("condition", &node.uid, Instant::now()) {
+            tracing::error!(
+                node = &*node.name,
+                error = text,
+                failures,
+                "writing the condition NetworkUnavailable failed"
+            );
+        }
         Err(format!("writing the condition of node {}: {text}", node.name))
     }
 }

@@ -1,18 +1,24 @@
 //! The condition that explains why a load balancer is pending or has failed (D-3, P-24, P-20).
 //!
-//! The condition is added when a sync fails, changed when the reason changes, and set to `True` when the load balancer
-//! is in sync again; a Service whose syncs never failed does not get it. Other conditions are not changed.
+//! The condition is added when a sync fails, changed when the cause changes, and set to `True` when the load balancer is
+//! in sync again; a Service whose syncs never failed does not get it. Other conditions are not changed.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
 use cloud_provider::{Error, Service};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::service::retry::{CAP, Retry};
 use crate::service::wants::Operation;
 
 /// Maximum length of a message. The API accepts 32 KiB, which nobody would read.
 const LONGEST: usize = 2048;
+/// Minimum time between two writes of the condition that change only the message.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reason of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,6 +130,18 @@ impl Condition {
         Self { is_ready: false, reason: reason.as_str(), message }
     }
 
+    /// Returns `true` if this condition must be written although the Service shows another one: at once if the reason
+    /// differs, at most once a minute if only the message does.
+    pub(super) fn is_due(&self, shown: &ShownCondition, now: Instant) -> bool {
+        let is_recent = shown.at.is_some_and(|at| now.duration_since(at) < MESSAGE_INTERVAL);
+        *shown.reason != *self.reason || (shown.message != sum(&self.message) && !is_recent)
+    }
+
+    /// Returns this condition as written at `now`.
+    pub(super) fn written(&self, now: Instant) -> ShownCondition {
+        ShownCondition { reason: self.reason.into(), message: sum(&self.message), at: Some(now) }
+    }
+
     /// Adds the condition to a patch of the Service.
     pub(super) fn put(&self, patch: &mut Value, service: &Service, now: Timestamp) {
         let status = if self.is_ready { "True" } else { "False" };
@@ -143,9 +161,26 @@ impl Condition {
     }
 }
 
-/// Returns the reason of the Service's condition.
-pub(super) fn reason(service: &Service) -> Option<&str> {
-    present(service).map(|condition| &*condition.reason)
+/// A condition that a Service shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ShownCondition {
+    pub(super) reason: Box<str>,
+    /// Hash of the message.
+    message: u64,
+    /// Time at which this run wrote the condition, if it did.
+    at: Option<Instant>,
+}
+
+/// Returns the condition that the Service has.
+pub(super) fn shown(service: &Service) -> Option<ShownCondition> {
+    let condition = present(service)?;
+    Some(ShownCondition { reason: (*condition.reason).into(), message: sum(&condition.message), at: None })
+}
+
+fn sum(message: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    message.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn present(service: &Service) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
@@ -220,8 +255,6 @@ impl FailureCause {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const NOW: &str = "2026-01-01T00:00:00.5Z";
@@ -266,6 +299,24 @@ mod tests {
         assert_eq!(unavailable.message, "503. It is retried at growing intervals of up to 5 minutes.");
         let busy = failed(&Error::retry_in("busy", Duration::from_secs(9)), Operation::Ensure);
         assert_eq!(busy.message, "busy. It is retried after the pause that the cloud asked for.");
+    }
+
+    #[test]
+    fn condition_is_written_when_its_cause_changes_and_a_message_alone_once_a_minute() {
+        let start = Instant::now();
+        let condition = |error: Error| failed(&error, Operation::Ensure);
+        let shown = condition(Error::other("500, request 1")).written(start);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        for (next, seconds, expected) in [
+            (Error::other("500, request 1"), 3600, false),
+            (Error::other("502, request 2"), 59, false),
+            (Error::other("502, request 2"), 60, true),
+            (Error::unauthorized("401"), 0, true),
+        ] {
+            assert_eq!(condition(next.clone()).is_due(&shown, after(seconds)), expected, "{next} after {seconds} s");
+        }
+        let of_another_run = ShownCondition { at: None, ..shown };
+        assert!(condition(Error::other("502")).is_due(&of_another_run, start));
     }
 
     #[test]

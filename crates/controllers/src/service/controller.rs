@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{ConstructionError, ControllerContext};
 use crate::options::{Options, ServiceOptions};
 use crate::service::cloud::Cloud;
-use crate::service::condition::{self, Condition};
+use crate::service::condition::{self, Condition, ShownCondition};
 use crate::service::events::ServiceEvent;
 use crate::service::ledger::Ledger;
 use crate::service::leftovers::Leftovers;
@@ -213,21 +213,27 @@ impl ServiceController {
         Api::namespaced(self.context.client.clone(), service.metadata.namespace.as_deref().unwrap_or_default())
     }
 
-    /// Writes the reason of a failed sync to the Service's condition, unless the condition has that reason already
-    /// (D-3).
+    /// Returns `true` if events and conditions explain more than those of the Go program (D-3).
+    pub(super) fn explains(&self) -> bool {
+        self.explain
+    }
+
+    /// Writes the cause of a failed sync to the Service's condition, unless the condition has that cause already (D-3).
+    /// A message that alone differs is written at most once a minute, because it often has a request ID.
     async fn explain(&self, key: &str, error: &Error, retry: Retry) {
         let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
             return;
         };
         let (operation, now) = (Operation::of(&service, &self.options), self.context.clock.now());
         let condition = Condition::failed(error, operation, retry);
-        if self.shown_reason(key, &service) == Some(condition.reason) {
+        let shown = self.ledger.reported(key, &service).or_else(|| condition::shown(&service));
+        if shown.is_some_and(|shown| !condition.is_due(&shown, Instant::now())) {
             return;
         }
         let mut patch = json!({});
         condition.put(&mut patch, &service, now);
         match self.write(key, &service, &patch).await {
-            Ok(()) => self.ledger.remember_reason(key, &service, Some(condition.reason)),
+            Ok(()) => self.ledger.remember_condition(key, &service, Some(condition.written(Instant::now()))),
             Err(error) if is_not_found(&error) => {}
             Err(error) => {
                 let error = runtime::api_error::api_error(&error);
@@ -238,12 +244,12 @@ impl ServiceController {
 
     /// Adds the condition of a load balancer in sync to a patch, unless the Service never had a failure (D-3). Returns
     /// the reason that was added.
-    pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<&'static str> {
+    pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<ShownCondition> {
         let ready = Condition::ready();
-        let shows_other = self.shown_reason(key, service).is_some_and(|shown| shown != ready.reason);
+        let shows_other = self.shown_reason(key, service).is_some_and(|shown| *shown != *ready.reason);
         (self.explain && shows_other).then(|| {
             ready.put(patch, service, self.context.clock.now());
-            ready.reason
+            ready.written(Instant::now())
         })
     }
 
@@ -256,8 +262,8 @@ impl ServiceController {
 
     /// Returns the reason of the condition. This controller's own write takes precedence over the cache, which may lag
     /// behind.
-    fn shown_reason<'a>(&self, key: &str, service: &'a Service) -> Option<&'a str> {
-        self.ledger.reported_reason(key, service).or_else(|| condition::reason(service))
+    fn shown_reason(&self, key: &str, service: &Service) -> Option<Box<str>> {
+        self.ledger.reported(key, service).or_else(|| condition::shown(service)).map(|shown| shown.reason)
     }
 }
 

@@ -13,7 +13,8 @@ pub(super) enum ServiceEvent {
     Deleting,
     Deleted,
     TargetsUpdated,
-    NoTargets,
+    /// No Node is a target; with the reason if there are Nodes.
+    NoTargets(Option<String>),
     SyncFailed(String),
     UpdateFailed {
         hosts: String,
@@ -40,7 +41,7 @@ impl ServiceEvent {
             Self::Deleting => EventReason::Deleting,
             Self::Deleted => EventReason::Deleted,
             Self::TargetsUpdated => EventReason::TargetsUpdated,
-            Self::NoTargets => EventReason::NoTargets,
+            Self::NoTargets(_) => EventReason::NoTargets,
             Self::SyncFailed(_) => EventReason::SyncFailed,
             Self::UpdateFailed { .. } => EventReason::UpdateFailed,
             Self::DeleteFailed(_) => EventReason::DeleteFailed,
@@ -53,7 +54,7 @@ impl ServiceEvent {
     fn event_type(&self) -> EventType {
         match self {
             Self::Ensuring | Self::Ensured | Self::Deleting | Self::Deleted | Self::TargetsUpdated => EventType::Normal,
-            Self::NoTargets
+            Self::NoTargets(_)
             | Self::SyncFailed(_)
             | Self::UpdateFailed { .. }
             | Self::DeleteFailed(_)
@@ -70,7 +71,8 @@ impl ServiceEvent {
             Self::Deleting => "Deleting load balancer".to_owned(),
             Self::Deleted => "Deleted load balancer".to_owned(),
             Self::TargetsUpdated => "Updated load balancer with new hosts".to_owned(),
-            Self::NoTargets => "There are no available nodes for LoadBalancer".to_owned(),
+            Self::NoTargets(None) => "There are no available nodes for LoadBalancer".to_owned(),
+            Self::NoTargets(Some(why)) => format!("There are no available nodes for LoadBalancer: {why}"),
             Self::SyncFailed(error) => format!("Error syncing load balancer: {error}"),
             Self::UpdateFailed { hosts, count, error } => format!(
                 "Error updating load balancer with new hosts {hosts} [node names limited, total number of nodes: {count}], error: {error}"

@@ -7,6 +7,7 @@ use cloud_provider::Service;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::options::ServiceOptions;
+use crate::service::condition::ShownCondition;
 use crate::service::needs_update::{needs_sync, needs_update};
 use crate::service::patch::Annotations;
 use crate::service::targets::{Follows, Given, TargetSet};
@@ -23,8 +24,8 @@ struct Entry {
     /// If set, the Service has had this controller's finalizer.
     had_finalizer: bool,
     targets: Option<Given>,
-    /// Reason of the condition that was last written.
-    reason: Option<&'static str>,
+    /// Condition that was last written.
+    condition: Option<ShownCondition>,
     /// Drift that was last reported.
     drift: Option<String>,
     /// If set, the last event reported a failure.
@@ -36,7 +37,7 @@ struct Entry {
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
         let (had_finalizer, annotations) = (has_finalizer(&service), Annotations::default());
-        Self { had_finalizer, service, targets: None, reason: None, drift: None, failed: false, annotations }
+        Self { had_finalizer, service, targets: None, condition: None, drift: None, failed: false, annotations }
     }
 
     /// Returns `true` if the change from `old` to `new` matters according to `differs`, apart from annotations that
@@ -136,17 +137,17 @@ impl Ledger {
         self.entries().get(key).is_some_and(|entry| entry.had_finalizer || entry.targets.is_some())
     }
 
-    /// Returns the reason of the condition that was last written on this Service.
-    pub(super) fn reported_reason(&self, key: &str, service: &Service) -> Option<&'static str> {
+    /// Returns the condition that was last written on this Service.
+    pub(super) fn reported(&self, key: &str, service: &Service) -> Option<ShownCondition> {
         let entries = self.entries();
         let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
-        entry.reason
+        entry.condition.clone()
     }
 
-    pub(super) fn remember_reason(&self, key: &str, service: &Service, reason: Option<&'static str>) {
+    pub(super) fn remember_condition(&self, key: &str, service: &Service, condition: Option<ShownCondition>) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == service.metadata.uid {
-                entry.reason = reason;
+                entry.condition = condition;
             }
         });
     }

@@ -7,6 +7,7 @@ use runtime::worker_permit::WorkerPermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::node_identity::NoIdentity;
 use crate::service::controller::ServiceController;
 use crate::service::events::ServiceEvent;
 use crate::service::ledger::gets_targets;
@@ -55,6 +56,18 @@ impl ServiceController {
             || ((labels || addresses || annotations)
                 && is_eligible(new)
                 && self.ledger.has_any(concerns, &self.options))
+    }
+
+    /// Returns the event of a Service whose load balancer has no target: there is no Node, or the cloud can tell none of
+    /// them (P-8, P-15), which the Go program does not report. Nodes that wait for their initialization explain that
+    /// themselves.
+    pub(super) fn without_targets(&self, targets: &TargetSet) -> Option<ServiceEvent> {
+        if targets.nodes.is_empty() {
+            return Some(ServiceEvent::NoTargets(None));
+        }
+        let nodes = targets.nodes.iter().map(|node| &**node);
+        let unknown = NoIdentity::of(&*self.context.provider, nodes).filter(|it| self.explains() && it.lasts())?;
+        Some(ServiceEvent::NoTargets(Some(unknown.to_string())))
     }
 
     /// Updates the targets of this Service's load balancer if they differ (SVC-64).
@@ -114,13 +127,13 @@ impl ServiceController {
     ) -> Result<()> {
         let changes = Changes::new(permit);
         let error = match self.cloud.update_targets(service, &targets.nodes, &changes).await {
-            Ok(()) if is_quiet && !changes.any() => return Ok(()),
             Ok(()) => {
-                let nobody = targets.nodes.is_empty();
-                self.record_event(
-                    service,
-                    if nobody { &ServiceEvent::NoTargets } else { &ServiceEvent::TargetsUpdated },
-                );
+                let without = self.without_targets(targets);
+                // The load balancer keeps its targets if no Node can be told, so nothing changes.
+                let is_unknown = matches!(&without, Some(ServiceEvent::NoTargets(Some(_))));
+                if is_unknown || !is_quiet || changes.any() {
+                    self.record_event(service, &without.unwrap_or(ServiceEvent::TargetsUpdated));
+                }
                 return Ok(());
             }
             Err(error) if error.is_implemented_elsewhere() => return Ok(()),

@@ -158,8 +158,8 @@ impl ServiceController {
             self.write(key, service, &patch).await.map_err(failed)?;
         }
         let targets = self.targets.current().map_err(|error| error.context(FAILED_TO_ENSURE))?;
-        if targets.nodes.is_empty() {
-            self.record_event(service, &ServiceEvent::NoTargets);
+        if let Some(event) = self.without_targets(&targets) {
+            self.record_event(service, &event);
         }
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &ensure_events).await;
@@ -243,7 +243,7 @@ impl ServiceController {
                 Err(refused("failed to remove load balancer cleanup finalizer", &error))
             }
             _ => {
-                self.ledger.remember_reason(key, service, None);
+                self.ledger.remember_condition(key, service, None);
                 Ok(())
             }
         }
@@ -260,10 +260,10 @@ impl ServiceController {
         let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
         self.put_annotations(key, service, annotations, &mut patch);
         let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
-        let reason = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
+        let ready = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
         self.write_if_there(key, service, &patch).await?;
-        if reason.is_some() {
-            self.ledger.remember_reason(key, service, reason);
+        if ready.is_some() {
+            self.ledger.remember_condition(key, service, ready);
         }
         Ok(())
     }
@@ -287,7 +287,7 @@ impl ServiceController {
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
         self.write_if_there(key, service, &patch).await?;
-        self.ledger.remember_reason(key, service, None);
+        self.ledger.remember_condition(key, service, None);
         Ok(())
     }
 

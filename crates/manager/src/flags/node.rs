@@ -40,6 +40,7 @@ impl NodeFlags {
             status_update_frequency,
             adopt: adopt_nodes,
             refresh_labels: refresh_node_labels,
+            ..NodeOptions::default()
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
     Caches, Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
-    OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview, async_trait,
+    OwnedResource, Plan, RemovalOutcome, Result, Service, ServiceReview, TargetIdentity, async_trait,
 };
 
 use super::cache::{Found, LoadBalancerCache};
@@ -220,6 +220,10 @@ impl LoadBalancers for LoadBalancerEngine {
 
     fn targets_follow_addresses(&self) -> bool {
         self.cloud().options().targets_follow_addresses
+    }
+
+    fn target_identity(&self) -> TargetIdentity {
+        self.cloud().options().target_identity
     }
 
     fn target_annotations(&self) -> &[String] {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{
+    Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, TargetIdentity, async_trait,
+};
 
 use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey};
 use super::ownership::Identity;
@@ -239,6 +241,8 @@ pub struct Options {
     pub polling: Polling,
     /// If set, targets are addresses of Nodes instead of machines, and are planned again when addresses change.
     pub targets_follow_addresses: bool,
+    /// The property of a Node that identifies its target.
+    pub target_identity: TargetIdentity,
     /// If set, an annotation in [`Published`] names the load balancer's ID, and the Service needs no other annotation
     /// for it.
     pub annotates_id: bool,
@@ -252,6 +256,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let polling = Polling { max_interval: Duration::from_secs(1), ..Polling::default() };
-        Self { polling, targets_follow_addresses: false, annotates_id: false, outlives: |_| false, price: &[] }
+        Self {
+            polling,
+            targets_follow_addresses: false,
+            target_identity: TargetIdentity::ProviderId,
+            annotates_id: false,
+            outlives: |_| false,
+            price: &[],
+        }
     }
 }

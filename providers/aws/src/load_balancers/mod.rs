@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_protocol::Client;
-use cloud_provider::{Cluster, Error, Node, Result, Service, async_trait, default_load_balancer_name};
+use cloud_provider::{Cluster, Error, Node, Result, Service, TargetIdentity, async_trait, default_load_balancer_name};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
@@ -83,7 +83,8 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerE
         leaving: Mutex::default(),
         api,
     };
-    LoadBalancerEngine::of(cloud, machines, Options { price: &["Scheme"], ..Options::default() })
+    let target_identity = TargetIdentity::ProviderIdOrName;
+    LoadBalancerEngine::of(cloud, machines, Options { target_identity, price: &["Scheme"], ..Options::default() })
 }
 
 /// Returns the client for load balancers of a kind.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::{
     Cluster, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, OwnedResource,
-    Plan, RemovalOutcome, Result, Service, ServiceReview, async_trait,
+    Plan, RemovalOutcome, Result, Service, ServiceReview, TargetIdentity, async_trait,
 };
 use provider_kit::annotations::Annotations;
 
@@ -55,6 +55,10 @@ impl<T: LoadBalancers> LoadBalancers for SkipDisowned<T> {
 
     fn targets_follow_addresses(&self) -> bool {
         self.0.targets_follow_addresses()
+    }
+
+    fn target_identity(&self) -> TargetIdentity {
+        self.0.target_identity()
     }
 
     fn orphans(&self, cluster: &Cluster, service_exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {

@@ -22,7 +22,7 @@ mod wanted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, async_trait};
+use cloud_provider::{Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, TargetIdentity, async_trait};
 use provider_kit::annotations::Parsed;
 use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::{
@@ -56,6 +56,7 @@ pub(crate) fn balancers(
     let options = Options {
         polling: polling(config.wait_steps),
         targets_follow_addresses: true,
+        target_identity: TargetIdentity::Addresses,
         annotates_id: true,
         outlives: security_group::has_resource,
         price: &["provider", "flavor_id", "availability_zone"],

@@ -76,7 +76,7 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
         let cluster = cluster(subject, &clients.read_only).await;
         let has_failed = cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
         nodes::check(subject, &clients.read_only, now, has_failed, &mut report).await;
-        services::check(subject, &clients.read_only, now, &mut report).await;
+        services::check(subject, (&clients.read_only, &cluster), now, has_failed, &mut report).await;
         if !has_failed {
             orphans::check(subject, &clients.read_only, &cluster, now, &mut report).await;
         }

@@ -9,6 +9,7 @@ use cloud_provider::{
     CloudProvider, ConditionStatus, Finding, InstanceState, LookupRequest, NO_INSTANCES, Node, Result, counted,
 };
 use controllers::look_up::look_up;
+use controllers::node_identity::{NodeIdentity, REMEDY_ALL_FOREIGN, REMEDY_MISSING, all_are_foreign};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
@@ -49,10 +50,19 @@ pub(super) async fn check(
     };
     let count = all.len();
     let nodes: Vec<_> =
-        all.into_iter().filter(|node| !node.terminating && provider.owns_node(node)).map(Arc::new).collect();
+        all.iter().filter(|node| !node.terminating && provider.owns_node(node)).cloned().map(Arc::new).collect();
     let mut answers = look_up(&**provider, &nodes, LookupRequest::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
     let mut findings = unanswered(&nodes, &answers, has_failed);
+    findings.extend(without_id(subject, &**provider, &nodes));
+    if all_are_foreign(&**provider, &all) {
+        let example = all.first().map(|node| &*node.provider_id).unwrap_or_default();
+        let text = format!(
+            "all {count} Nodes have the provider ID of another cloud, such as {example:?}, so they are left alone and are no \
+             targets of load balancers"
+        );
+        findings.push(Finding::warning("nodes", text, REMEDY_ALL_FOREIGN));
+    }
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
     if findings.is_empty() {
         report.add(Finding::ok("nodes", all_well(nodes.len(), count - nodes.len())));
@@ -71,6 +81,29 @@ fn all_well(own: usize, others: usize) -> String {
             let all = own + others;
             format!("{own} of {all} have a machine and are initialised; {}", others_are(format!("the other {others}")))
         }
+    }
+}
+
+/// Returns one finding for all Nodes without a provider ID that no controller initializes (P-8).
+fn without_id(subject: &Subject<'_>, provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Option<Finding> {
+    if subject.settings.options.node.adopt && subject.settings.wants(NODE_CONTROLLER) {
+        return None;
+    }
+    let is_missing = |node: &&Arc<Node>| NodeIdentity::of(provider, node) == NodeIdentity::Missing;
+    let names: Vec<&str> = nodes.iter().filter(is_missing).map(|node| &*node.name).collect();
+    let text = format!(
+        "{}: neither a provider ID nor the taint {TAINT_UNINITIALIZED}, so nobody initialises the Node, and it is no target of \
+         load balancers",
+        whose(&names)
+    );
+    (!names.is_empty()).then(|| Finding::warning("nodes", text, REMEDY_MISSING))
+}
+
+/// Returns the names of Nodes in a finding.
+fn whose(names: &[&str]) -> String {
+    match names.split_at_checked(NAMED) {
+        Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
+        _ => names.join(", "),
     }
 }
 
@@ -104,10 +137,7 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
         }
     }
     let finding = |((silence, error), names): ((bool, String), Vec<&str>)| {
-        let whose = match names.split_at_checked(NAMED) {
-            Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
-            _ => names.join(", "),
-        };
+        let whose = whose(&names);
         let remedy = match has_failed {
             true => "see the cloud's findings above",
             false => "remove the cause that the error names, and run doctor again",

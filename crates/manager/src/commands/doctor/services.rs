@@ -1,27 +1,41 @@
 //! Services whose load balancer is not created or not deleted yet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, SERVICE_CONTROLLER};
-use cloud_provider::{Finding, Service};
+use cloud_provider::{CloudProvider, Cluster, Finding, Node, PersistentVolume, Service};
 use controllers::options::ServiceOptions;
 use controllers::service::Operation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use runtime::cache::Cache;
 
 use super::Subject;
 use super::nodes::add_some;
 use super::report::Findings;
 use crate::commands::list;
+use crate::commands::plan::without_balancer;
 use crate::commands::seconds;
+use crate::controller_set::SharedCaches;
 
 /// Waiting time from which a Service is reported (DEP-95).
 const LONG: Duration = Duration::from_secs(10 * 60);
 
-pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Findings<'_>) {
-    let offers = subject.provider.as_ref().is_ok_and(|provider| provider.load_balancers().is_some());
-    if !offers || !subject.settings.wants(SERVICE_CONTROLLER) {
+/// The load balancers are read within the time of this many requests.
+const REQUESTS: u32 = 3;
+
+/// Checks the Services. `has_failed` is `true` if a check of the cloud failed before, so that no load balancer is read.
+pub(super) async fn check(
+    subject: &Subject<'_>,
+    (client, cluster): (&Client, &Cluster),
+    now: Timestamp,
+    has_failed: bool,
+    report: &mut Findings<'_>,
+) {
+    let Ok(provider) = &subject.provider else { return };
+    if provider.load_balancers().is_none() || !subject.settings.wants(SERVICE_CONTROLLER) {
         return;
     }
     let options = &subject.settings.options.service;
@@ -29,7 +43,10 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
         Err(error) => report.add(Finding::failure("services", error, "see the permissions above")),
         Ok(services) => {
             let ours = services.iter().filter(|service| Operation::at_start(service, options).is_some()).count();
-            let findings: Vec<_> = services.iter().filter_map(|service| judge(service, options, now)).collect();
+            let mut findings: Vec<_> = services.iter().filter_map(|service| judge(service, options, now)).collect();
+            if !has_failed {
+                findings.extend(missing(subject, &**provider, client, cluster, services).await);
+            }
             if findings.is_empty() {
                 report.add(Finding::ok("services", format!("{ours} with a load balancer, none waits for long")));
             }
@@ -38,16 +55,57 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     }
 }
 
+/// Returns the findings for Services that show an address and have no load balancer in the cloud.
+async fn missing(
+    subject: &Subject<'_>,
+    provider: &dyn CloudProvider,
+    client: &Client,
+    cluster: &Cluster,
+    services: Vec<Service>,
+) -> Vec<Finding> {
+    // The check of the Nodes reports if they cannot be listed.
+    let Ok(nodes) = list::<Node>(client).await else { return Vec::new() };
+    let no_volumes: [PersistentVolume; 0] = [];
+    let caches =
+        SharedCaches { nodes: Cache::with(nodes), services: Cache::with(services), volumes: Cache::with(no_volumes) };
+    provider.set_caches(Arc::new(caches.clone()));
+    let (nodes, services) = (caches.nodes.list(), caches.services.list());
+    let deadline = subject.timeout * REQUESTS;
+    let read = without_balancer(subject.settings, provider, cluster, &nodes, &services);
+    match tokio::time::timeout(deadline, read).await {
+        Ok(Ok(missing)) => missing.iter().map(|service| is_missing(service)).collect(),
+        Ok(Err(error)) => {
+            let text = format!("the load balancers of the Services could not be read: {error}");
+            vec![Finding::warning("services", text, "see the cloud's findings above")]
+        }
+        Err(_) => {
+            let text = format!("the load balancers of the Services could not be read within {} s", deadline.as_secs());
+            vec![Finding::warning("services", text, "raise --timeout")]
+        }
+    }
+}
+
+fn is_missing(service: &Service) -> Finding {
+    let text = format!(
+        "{}: LoadBalancerMissing: the Service shows an address, but its load balancer does not exist in the cloud",
+        name(service)
+    );
+    let remedy = "the manager creates it again with the next sync of the Service; to have that at once, change an annotation \
+                  or restart the manager; the address may be another one";
+    Finding::warning("services", text, remedy)
+}
+
+fn name(service: &Service) -> String {
+    let metadata = &service.metadata;
+    let of = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!("{}/{}", of(&metadata.namespace), of(&metadata.name))
+}
+
 /// Returns a finding for a Service that waits for its load balancer; `None` if the Service is in sync or has just begun
 /// to wait.
 fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<Finding> {
     let operation = Operation::at_start(service, options)?;
-    let metadata = &service.metadata;
-    let name = format!(
-        "{}/{}",
-        metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default()
-    );
+    let (metadata, name) = (&service.metadata, name(service));
     let since = metadata.deletion_timestamp.as_ref().or(metadata.creation_timestamp.as_ref()).map(|time| time.0);
     let waits =
         since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default()).unwrap_or_default();

@@ -123,6 +123,8 @@ pub(super) struct ServiceFacts {
     pub(super) targets: usize,
     /// Nodes that cannot be targets, with the reason.
     pub(super) excluded: Vec<(String, &'static str)>,
+    /// Reason why no Node is a target although some are eligible: their provider IDs.
+    pub(super) unidentified: Option<String>,
 }
 
 /// Load balancers of the cloud that concern a Service.
@@ -149,6 +151,10 @@ pub(super) struct NodeFacts {
     pub(super) offers: bool,
     /// If set, the Node belongs, or may belong, to this provider.
     pub(super) is_ours: bool,
+    /// If set, all Nodes of the cluster have the provider ID of another cloud.
+    pub(super) all_foreign: bool,
+    /// If set, the Node lacks a provider ID, and no controller will set it.
+    pub(super) is_unidentified: bool,
     /// The cloud's answer about the machine of the Node.
     pub(super) machine: Machine,
     /// Provider ID of the machine that has the Node's name, if its provider ID names none.

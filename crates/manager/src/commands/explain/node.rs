@@ -21,11 +21,16 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
         return causes.finish(facts);
     };
     if !it.is_ours {
-        causes.note(State::OtherProvider, format!("its provider ID is {:?}", node.provider_id));
+        let state = if it.all_foreign { State::AllNodesForeign } else { State::OtherProvider };
+        causes.note(state, format!("its provider ID is {:?}", node.provider_id));
         return causes.finish(facts);
     }
     if !it.offers && facts.cloud_error.is_none() {
         causes.note(State::CapabilityMissing, "");
+    }
+    if it.is_unidentified {
+        reported(facts, &[EventReason::NoProviderId], &mut causes);
+        causes.add(Cause::new(State::NoProviderId, "").since(node.created));
     }
     machine(it, node, &mut causes);
     if node.is_uninitialized() {

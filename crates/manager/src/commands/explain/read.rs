@@ -9,6 +9,7 @@ use cloud_provider::{
 };
 use controllers::lifecycle::preview::LifecyclePreview;
 use controllers::look_up::look_up;
+use controllers::node_identity::{NoIdentity, NodeIdentity, all_are_foreign, why_no_target};
 use controllers::route::Destination;
 use controllers::service::Operation;
 use controllers::service::targets::{is_eligible, is_included, is_tainted_for_deletion};
@@ -141,16 +142,20 @@ impl Reader<'_> {
                 errors.extend(report.errors);
             }
         }
-        let eligible = nodes.iter().filter(|node| is_eligible(node)).count();
-        let excluded = nodes.iter().filter_map(|node| Some((node.name.to_string(), why_excluded(node)?))).collect();
+        let eligible = || nodes.iter().map(|node| &**node).filter(|node| is_eligible(node));
+        let no_target = |node: &Node| self.provider().and_then(|provider| why_no_target(&**provider, node));
+        let why = |node: &Node| why_excluded(node).or_else(|| no_target(node).map(of_identity));
+        let excluded = nodes.iter().filter_map(|node| Some((node.name.to_string(), why(node)?))).collect();
+        let unidentified = self.provider().and_then(|provider| NoIdentity::of(&**provider, eligible()));
         let offers = self.provider().is_some_and(|provider| provider.load_balancers().is_some());
         let it = ServiceFacts {
             service: found.as_deref().cloned(),
             options,
             offers,
             balancers,
-            targets: eligible,
+            targets: eligible().filter(|node| no_target(node).is_none()).count(),
             excluded,
+            unidentified: unidentified.map(|it| it.to_string()),
         };
         let causes = service::causes(&facts, &it);
         let rows = it.service.as_ref().map(|service| rows::of_service(&it, service)).unwrap_or_default();
@@ -212,6 +217,8 @@ impl Reader<'_> {
             object,
             offers: self.provider().is_some_and(|provider| provider.instances().is_some()),
             is_ours: found.as_ref().is_none_or(|node| self.provider().is_none_or(|provider| provider.owns_node(node))),
+            all_foreign: false,
+            is_unidentified: false,
             machine: Machine::NotAsked,
             named: None,
             preview: LifecyclePreview::Leave,
@@ -219,6 +226,13 @@ impl Reader<'_> {
             route_error: None,
             waits_for_network: self.settings.options.service.exclude_without_network,
         };
+        if let (Some(provider), Some(node)) = (self.provider(), &found) {
+            let all = caches.nodes.list();
+            it.all_foreign = all_are_foreign(&**provider, all.iter().map(|node| &**node));
+            let is_adopted = self.settings.options.node.adopt && facts.runs.node;
+            it.is_unidentified =
+                it.offers && !is_adopted && NodeIdentity::of(&**provider, node) == NodeIdentity::Missing;
+        }
         if let (Some(provider), Some(node)) = (self.provider(), &found)
             && it.is_ours
         {
@@ -323,6 +337,15 @@ fn why_excluded(node: &Node) -> Option<&'static str> {
         node if !is_included(node) => Some("a label excludes it"),
         node if is_tainted_for_deletion(node) => Some("the cluster autoscaler is about to remove it"),
         _ => None,
+    }
+}
+
+/// Returns the reason why an eligible Node is no target of a load balancer.
+fn of_identity(identity: NodeIdentity) -> &'static str {
+    match identity {
+        NodeIdentity::Ours | NodeIdentity::Pending => "it waits for its initialisation",
+        NodeIdentity::Missing => "it has neither a provider ID nor the uninitialized taint",
+        NodeIdentity::Foreign => "its provider ID is another cloud's",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The causes of a Service's state.
 
 use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER};
-use cloud_provider::{Ownership, Service, TargetDescription};
+use cloud_provider::{LoadBalancerIngress, Ownership, Service, TargetDescription};
 use controllers::EventReason;
 use controllers::service::Operation;
 use controllers::service::condition::Reason;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::cause::{Cause, Causes};
 use super::facts::{Balancers, Facts, ServiceFacts};
 use super::state::State;
-use crate::commands::plan::Side;
+use crate::commands::plan::{Side, restores_balancer};
 
 /// Returns the causes of a Service's state.
 pub(super) fn causes(facts: &Facts, it: &ServiceFacts) -> Vec<Cause> {
@@ -90,6 +90,7 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
     }
     if it.targets == 0 {
         let detail = match it.excluded.first() {
+            _ if it.unidentified.is_some() => it.unidentified.clone().unwrap_or_default(),
             None => "the cluster has no Nodes".to_owned(),
             Some((node, why)) if it.excluded.len() == 1 => format!("the only Node, {node}, is excluded: {why}"),
             Some((node, why)) => format!("{} Nodes are excluded, such as {node}: {why}", it.excluded.len()),
@@ -97,6 +98,7 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
         let event = facts.current(EventReason::NoTargets, &[EventReason::TargetsUpdated]);
         causes.add(Cause::new(State::NoNodes, detail).since(event.and_then(|event| event.first)));
     }
+    missing_balancer(facts, service, causes);
     foreign_owners(it, causes);
     unhealthy_targets(it, causes);
     if facts.plan.notes.iter().any(|note| note == crate::commands::plan::RUN_ELSEWHERE) {
@@ -105,6 +107,17 @@ fn ours(facts: &Facts, it: &ServiceFacts, service: &Service, operation: Operatio
     if !has_finalizer(service) && condition(service).is_none() {
         let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
         causes.add(Cause::new(State::NotWorkedOnYet, "").since(created));
+    }
+}
+
+/// Adds the cause of a Service whose load balancer was deleted in the cloud. The plan tells, because addresses that are
+/// left over are no load balancer.
+fn missing_balancer(facts: &Facts, service: &Service, causes: &mut Causes) {
+    let cloud = facts.plan.steps.iter().filter(|step| step.side == Side::Cloud).map(|step| &step.step);
+    let addresses: Vec<&str> =
+        ingress(service).iter().filter_map(|entry| entry.ip.as_deref().or(entry.hostname.as_deref())).collect();
+    if !addresses.is_empty() && restores_balancer(cloud) {
+        causes.note(State::LoadBalancerMissing, format!("the Service shows {}", addresses.join(", ")));
     }
 }
 
@@ -181,6 +194,12 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
     let others = finalizers(service).filter(|finalizer| finalizer != FINALIZER_LOAD_BALANCER);
     claims.extend(others.map(|finalizer| format!("finalizer {finalizer}")));
     claims
+}
+
+/// Returns the addresses in the status of a Service.
+pub(super) fn ingress(service: &Service) -> &[LoadBalancerIngress] {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
 }
 
 /// Returns the condition that explains why a load balancer is pending or has failed.

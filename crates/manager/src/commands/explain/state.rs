@@ -77,6 +77,9 @@ states! {
         "Check that a manager leads, and that it runs service-lb-controller with the same classes.";
     NoNodes, Waits, "No Node can be a target of the load balancer.",
         "A target must be initialised, and neither excluded nor about to be removed.";
+    LoadBalancerMissing, Waits, "The Service shows an address, but its load balancer does not exist in the cloud: somebody deleted it there.",
+        "The manager creates it again with the next sync of the Service; to have that at once, change an annotation or restart the \
+         manager. The address may be another one.";
     EnsureFailed, Waits, "The last sync failed; it is retried with growing pauses of at most 5 minutes.",
         "If it lasts, remove the cause that the error names.";
     DeletionFailed, Waits, "The last try to delete the load balancer failed; it is retried with growing pauses of at most 5 minutes.",
@@ -127,7 +130,7 @@ states! {
     // States of Nodes.
     Uninitialized, Waits, "The Node has the uninitialized taint, because no manager has initialised it yet.",
         "Wait a moment; if it stays, see that a manager leads and runs cloud-node-controller.";
-    InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most 17 minutes.",
+    InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most a minute.",
         "Remove the cause that the error names.";
     MetadataMissing, Waits, "The cloud has the machine, but no metadata of it yet.",
         "Wait; if it stays, look at the machine in the cloud.";
@@ -138,6 +141,14 @@ states! {
         "If the machine was replaced, delete the Node, so that the kubelet registers it again; a provider ID cannot be changed.";
     AmbiguousIdentity, Waits, "Name and provider ID of the Node do not name exactly one machine.",
         "Rename one of the machines, or correct the kubelet's --provider-id.";
+    NoProviderId, Waits, "The Node has neither a provider ID nor the uninitialized taint: no manager initialises it, and it is no \
+                          target of load balancers.",
+        "Start its kubelet with --cloud-provider=external, delete the Node and restart the kubelet, which registers it again; or \
+         start the manager with --adopt-nodes.";
+    AllNodesForeign, Waits, "All Nodes of the cluster have the provider ID of another cloud, so the manager leaves all of them alone.",
+        "Look for what set them: k3s runs a cloud controller of its own unless its servers have --disable-cloud-controller (RKE2: \
+         disable-cloud-controller: true), another cloud controller manager may run, or the kubelets have --provider-id. Stop it, \
+         then delete the Nodes and restart their kubelets, because a provider ID cannot be changed; or correct --cloud-provider.";
     OtherProvider, Informs, "The Node belongs to another cloud provider, and is left alone.",
         "See the log of that provider's controller manager.";
     MachineMissing, Waits, "The cloud has no such machine, but the kubelet reports the Node as ready, so the Node is kept.",
@@ -213,6 +224,7 @@ impl State {
         const AT_WORK: &[EventReason] = &[E::Ensured, E::TargetsUpdated, E::Deleted];
         Some(match reason {
             E::InitializationFailed => (Self::InitializationFailed, &[E::Synced]),
+            E::NoProviderId => (Self::NoProviderId, &[E::Synced]),
             E::LabelsLeftOut => (Self::LabelsLeftOut, &[]),
             E::DeletingNodeFailed => (Self::DeletionRefused, &[E::DeletionAverted]),
             E::DeletionHeld => (Self::DeletionHeld, &[E::DeletionAverted, E::DeletingNode]),

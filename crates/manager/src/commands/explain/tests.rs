@@ -62,6 +62,7 @@ impl Situation {
                 balancers: Balancers::Described(vec![balancer(Ownership::Own)]),
                 targets: 2,
                 excluded: Vec::new(),
+                unidentified: None,
             },
             node: json!({
                 "metadata": {"name": "worker-1", "uid": "n1", "creationTimestamp": THEN, "labels": {}},
@@ -76,6 +77,8 @@ impl Situation {
                 object: Value::Null,
                 offers: true,
                 is_ours: true,
+                all_foreign: false,
+                is_unidentified: false,
                 machine: Machine::Present { shutdown: Some(false), metadata: Some(Box::default()) },
                 named: None,
                 preview: LifecyclePreview::Leave,
@@ -204,6 +207,11 @@ fn explained(state: State) -> Vec<Cause> {
         State::ImplementedElsewhere => well().with(|it| it.facts.plan.notes.push(RUN_ELSEWHERE.into())).service(),
         State::NotWorkedOnYet => well().with(|it| it.service["metadata"]["finalizers"] = json!([])).service(),
         State::NoNodes => well().with(|it| it.services.targets = 0).service(),
+        State::LoadBalancerMissing => {
+            let what = "load balancer".to_owned();
+            let step = PlanStep { action: PlanAction::Create, what, detail: String::new() };
+            well().with(|it| it.facts.plan.steps.push(Step { side: Side::Cloud, step })).service()
+        }
         State::EnsureFailed => well().condition(Reason::EnsureFailed).service(),
         State::DeletionFailed => well().deleted().condition(Reason::DeletionFailed).service(),
         State::CloudIsBusy => well().condition(Reason::Waiting).service(),
@@ -249,6 +257,11 @@ fn explained(state: State) -> Vec<Cause> {
         State::AmbiguousIdentity => {
             let several = Machine::Ambiguous("several machines are named \"worker-1\" (1, 2)".into());
             well().unidentified().with(|it| it.nodes.machine = several).node()
+        }
+        State::NoProviderId => well().with(|it| it.nodes.is_unidentified = true).node(),
+        State::AllNodesForeign => {
+            let foreign = |it: &mut Situation| (it.nodes.is_ours, it.nodes.all_foreign) = (false, true);
+            well().with(foreign).node()
         }
         State::OtherProvider => well().with(|it| it.nodes.is_ours = false).node(),
         State::MachineMissing => well().lost().node(),
@@ -307,7 +320,7 @@ fn every_condition_and_warning_of_the_controllers_leads_to_a_state() {
         }
     }
     let reported: Vec<State> = EventReason::ALL.iter().filter_map(|reason| Some(State::of_event(*reason)?.0)).collect();
-    assert_eq!(reported.len(), 17, "the reasons that report a state: {reported:?}");
+    assert_eq!(reported.len(), 18, "the reasons that report a state: {reported:?}");
 }
 
 /// Returns the next cause by which a deletion is held; ends with the last one.

@@ -44,7 +44,16 @@ pub(super) async fn ask_cloud(
     }
     let want = if node { LookupRequest::METADATA } else { LookupRequest::EXISTENCE };
     let want = if lifecycle { LookupRequest { existence: true, ..want.and_shutdown().fresh() } } else { want };
-    let answers = look_up(provider, nodes, want, NO_INSTANCES).await;
+    let is_ours = |node: &&Arc<Node>| !settings.options.node.leaves_foreign || provider.owns_node(node);
+    let ours: Vec<Arc<Node>> = nodes.iter().filter(is_ours).cloned().collect();
+    let mut answers = look_up(provider, &ours, want, NO_INSTANCES).await.into_iter();
+    let answers: Vec<_> = nodes
+        .iter()
+        .map(|node| if is_ours(&node) { answers.next() } else { None })
+        .map(|answer| {
+            answer.unwrap_or_else(|| Err(Error::other("not looked up: the Node belongs to another provider")))
+        })
+        .collect();
     let previews = if lifecycle {
         preview(&settings.options.lifecycle, provider, nodes, &answers)
     } else {
@@ -67,6 +76,15 @@ pub(super) fn plan(
     let mut after = Vec::with_capacity(nodes.len());
     for ((before, answer), preview) in nodes.iter().zip(answers).zip(previews) {
         let mut plan = ObjectPlan::default();
+        if settings.options.node.leaves_foreign && !provider.owns_node(before) {
+            plan.notes.push(format!(
+                "left alone: it belongs to another provider, as its provider ID {:?} tells",
+                before.provider_id
+            ));
+            report.add(Kind::Node, "", &before.name, plan);
+            after.push(Arc::clone(before));
+            continue;
+        }
         let next = match preview {
             LifecyclePreview::Delete => {
                 plan.kubernetes(PlanAction::Delete, "the Node", gone_text(settings));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER, SERVICE_CONTROLLER};
 use cloud_provider::{
-    CloudProvider, Cluster, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node,
-    PlanAction, PlanStep, Result, Service,
+    CloudProvider, Cluster, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    Node, PlanAction, PlanStep, Result, Service,
 };
 use controllers::service::patch;
 use controllers::service::targets::TargetSet;
@@ -59,6 +59,53 @@ pub(super) async fn plan(
         let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
         report.add(Kind::Service, namespace.unwrap_or_default(), name.unwrap_or_default(), plan);
     }
+}
+
+/// Returns `true` if the steps create a load balancer in place of one that is gone. A load balancer that is replaced is
+/// deleted, too.
+pub(crate) fn restores_balancer<'a>(steps: impl IntoIterator<Item = &'a PlanStep>) -> bool {
+    let (mut creates, mut deletes) = (false, false);
+    for step in steps.into_iter().filter(|step| step.what.starts_with("load balancer")) {
+        creates |= step.action == PlanAction::Create;
+        deletes |= step.action == PlanAction::Delete;
+    }
+    creates && !deletes
+}
+
+/// Returns the Services that show an address, but whose load balancer the cloud does not have. The provider must have the
+/// caches.
+///
+/// # Errors
+/// The cloud's error if it does not answer, or refuses the credential.
+pub(crate) async fn without_balancer(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    nodes: &[Arc<Node>],
+    services: &[Arc<Service>],
+) -> Result<Vec<Arc<Service>>> {
+    let Some(balancers) = provider.load_balancers() else { return Ok(Vec::new()) };
+    let targets = TargetSet::eligible(nodes);
+    let cloud = Cloud { name: provider.name(), balancers, cluster, nodes: &targets.nodes };
+    let options = &settings.options.service;
+    let has_one = |service: &&Arc<Service>| {
+        Operation::at_start(service, options) == Some(Operation::Ensure) && has_ingress(service)
+    };
+    let found: Vec<_> = stream::iter(services.iter().filter(has_one))
+        .map(|service| async move { (service, cloud.steps(service, Goal::Ensured).await) })
+        .buffered(AT_A_TIME)
+        .collect()
+        .await;
+    let mut missing = Vec::new();
+    for (service, steps) in found {
+        match steps {
+            Ok(steps) if restores_balancer(&steps) => missing.push(Arc::clone(service)),
+            Err(error) if error.is_unanswered() || error.chain().any(Error::is_unauthorized) => return Err(error),
+            // A mistake of one Service is reported with its condition.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(missing)
 }
 
 /// Adds notes about load balancers whose Service is not among these.
