@@ -82,6 +82,7 @@ pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
 pub(crate) use self::orphans::OrphansFlags;
 pub use self::program::{Program, VendorFlag};
+pub use self::provider_flags::read_by;
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::report::Output;

@@ -165,7 +165,7 @@ fn flags_of_another_vendors_program_are_accepted_with_a_notice() {
         panic!("they are accepted")
     };
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(texts, ["--bgp-node-selector has no effect here; it is accepted for manifests of linode",]);
+    assert_eq!(texts, ["--bgp-node-selector has no effect here: BGP is not supported"]);
     let read = flags.configuration().cloud.flags;
     assert_eq!((read.get("--linode-tag-filter"), read.get("--vpc-names")), (Some("b"), Some("c")));
     assert_eq!(read.get("--allocate-node-cidrs"), Some("true"), "its provider assigns Pod ranges");
@@ -182,7 +182,10 @@ fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
     assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
     assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(texts, ["--enable-gke-tenant-controller has no effect here; it is accepted for manifests of gce"]);
+    assert_eq!(
+        texts,
+        ["--enable-gke-tenant-controller has no effect here: controllers of GKE are not part of this program"]
+    );
 }
 
 #[test]
