@@ -198,6 +198,18 @@ fn azure_gets_the_kind_of_its_node_ipam() {
 }
 
 #[test]
+fn azure_gets_the_flags_of_the_manifest_of_kops() {
+    let flags = "--cloud-provider=azure --cloud-config= --cloud-config-secret-name=azure-cloud-provider \
+                 --cloud-config-secret-namespace=kube-system --cloud-config-key=cloud-config \
+                 --enable-dynamic-reloading=true --service-cluster-ip-range=10.0.0.0/16 --node-cidr-mask-size=25";
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let read = flags.cloud_flags();
+    let keys = ["--cloud-config-secret-name", "--enable-dynamic-reloading", "--node-cidr-mask-size"];
+    assert_eq!(keys.map(|key| read.get(key)), [Some("azure-cloud-provider"), Some("true"), Some("25")]);
+    assert!(!flags.notices().iter().any(|notice| notice.text.contains("has no effect")), "{:?}", flags.notices());
+}
+
+#[test]
 fn user_agent_flag_reaches_openstack_and_is_inert_for_others() {
     let flags = |arguments: &str| match parse("cloud-controller-manager", arguments) {
         Parsed::Flags(flags) => flags,
