@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Span, Spanned};
 
 /// Lines and columns of values, by the path of their keys in lower case.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<(Value, Places), String> {
         error.location().map_or_else(String::new, |place| format!(":{}:{}", place.line(), place.column()))
     })?;
     let mut places = Places::default();
-    let value = value(parsed, "", &mut places);
+    let value = value(parsed, "", text, &mut places);
     Ok((value, places))
 }
 
@@ -46,18 +46,30 @@ enum Node {
     Keys(Vec<(String, Spanned<Node>)>),
 }
 
-fn value(node: Spanned<Node>, path: &str, places: &mut Places) -> Value {
+/// Returns a truth value, or the text of a word such as `n` or `on`, which a Go program takes as a text where it expects
+/// one.
+fn truth(truth: bool, text: &str, span: Span) -> Value {
+    let [start, length] = [span.offset(), span.len()].map(|count| usize::try_from(count).unwrap_or_default());
+    let word: String = text.chars().skip(start).take(length).collect();
+    match word.trim() {
+        "" | "true" | "false" => truth.into(),
+        word => word.into(),
+    }
+}
+
+fn value(node: Spanned<Node>, path: &str, text: &str, places: &mut Places) -> Value {
     let Spanned { value: parsed, referenced, .. } = node;
     places.0.insert(path.to_ascii_lowercase(), (referenced.line(), referenced.column()));
     match parsed {
+        Node::Scalar(Value::Bool(is_true)) => truth(is_true, text, referenced.span()),
         Node::Scalar(scalar) => scalar,
         Node::List(items) => {
             let items = items.into_iter().enumerate();
-            Value::Array(items.map(|(index, item)| value(item, &format!("{path}[{index}]"), places)).collect())
+            Value::Array(items.map(|(index, item)| value(item, &format!("{path}[{index}]"), text, places)).collect())
         }
         Node::Keys(keys) => {
             let keys = keys.into_iter().map(|(key, item)| {
-                let item = value(item, &below(path, &key), places);
+                let item = value(item, &below(path, &key), text, places);
                 (key, item)
             });
             Value::Object(keys.collect::<Map<_, _>>())

@@ -51,6 +51,7 @@ fn keys_match_without_regard_to_case_and_the_exact_spelling_wins() {
 fn scalars_are_texts_where_a_text_is_expected() {
     let (file, _) = read("vcn: 5\ntags: {costcenter: 1234, on: true}\ninner: {name: 1.5}\nisOn: yes\nrate: 3\n");
     assert_eq!(file.vcn.as_deref(), Some("5"));
+    assert_eq!(read("# é\nvcn: n\nisOn: on\n").0, File { vcn: Some("n".to_owned()), is_on: true, ..File::default() });
     assert_eq!((&*file.tags["costcenter"], &*file.tags["on"]), ("1234", "true"));
     assert_eq!((&*file.inner.name, file.is_on, file.rate), ("1.5", true, Some(3.0)));
 }
