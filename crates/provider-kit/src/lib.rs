@@ -30,7 +30,7 @@
 //! | [`status`] | status of a Service |
 //! | [`text_tags`] | owner tags for clouds whose tags have no values |
 //! | [`signing`] | signatures over requests |
-//! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |
+//! | [`settings`], [`document`], [`gcfg`] | the configuration file, in YAML, in the vendors' JSON or YAML, or in git's form |
 //!
 //! ```
 //! use provider_kit::transport::{Call, Transport};
@@ -51,6 +51,7 @@ pub mod checks;
 pub mod cluster;
 pub mod coalescer;
 pub mod declared;
+pub mod document;
 pub mod endpoint_nodes;
 pub mod events;
 pub mod firewall;

@@ -8,10 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::{Environment, Error, Result, Setup};
 use provider_kit::declared::Kind;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use provider_kit::variables::Variables;
 use secrecy::SecretString;
-use serde_json::Value;
 
 const BACKEND: Kind<bool> = Kind::one_of(&[("ecs", false), ("eni", true)]);
 const NETWORK: Kind<bool> = Kind::one_of(&[("vpc", true), ("public", false)]);
@@ -261,19 +260,7 @@ fn decoded(text: &str) -> Option<String> {
 
 /// Returns the keys below `Global` as texts, by their names in the reference.
 fn global(setup: &Setup) -> Result<Environment> {
-    let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
-    let value = yaml(text).map_err(|place| Error::invalid(format!("{path}: neither valid JSON nor YAML{place}")))?;
-    let keys = value.get("Global").and_then(Value::as_object).cloned().unwrap_or_default();
-    for key in keys.keys() {
-        let is_known = GLOBAL.iter().any(|it| it.row().key == format!("Global.{key}"));
-        if !is_known && !INERT.contains(&&**key) {
-            tracing::warn!(key = &**key, file = path, "unknown key below Global in the cloud configuration");
-        }
-    }
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Ok(Environment::of(
-        keys.iter().filter(|(_, it)| !it.is_null()).map(|(key, it)| (format!("Global.{key}"), text(it))),
-    ))
+    Document::of_option(setup.config.as_ref())?.texts("Global", &[GLOBAL], &INERT)
 }
 
 #[cfg(test)]

@@ -52,6 +52,9 @@ provider_kit::declare! {
     pub INTERNAL: bool = "azure-load-balancer-internal", kind(TRUTH), default("false");
     /// Subnet of an internal address.
     pub SUBNET: String = "azure-load-balancer-internal-subnet", default_description("`subnetName` of the configuration");
+    /// Names a set of machines with a load balancer of its own. Not supported: refused with the basic SKU, and without
+    /// effect with the standard SKU.
+    pub MODE: String = "azure-load-balancer-mode";
     /// Names of the load balancers that may serve the Service, if there are several.
     pub BALANCERS: Vec<String> = "azure-load-balancer-configurations";
     /// Address of the load balancer, instead of `spec.loadBalancerIP`. A public one must exist.

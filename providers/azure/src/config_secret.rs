@@ -7,10 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::{ConfigFile, Error, Result, Setup};
 use provider_kit::cluster::ClusterView;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
+use provider_kit::variables::{Variable, Variables};
 use serde_json::Value;
 
-use crate::config::{Config, CurrentConfig};
+use crate::config::{Config, CurrentConfig, File};
+use crate::ipam::{RELOADS, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE};
 
 /// The time between two reads of the Secret.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -35,22 +37,24 @@ pub(crate) struct ConfigSecret {
 impl ConfigSecret {
     /// Returns the Secret that the flags name, if the configuration is there: without a file, or if the file says so.
     pub(crate) fn of(setup: &Setup, cluster: &ClusterView) -> Option<Self> {
-        let file = setup.config.as_ref().and_then(|it| yaml(&it.text).ok());
-        let kind = file.as_ref().and_then(|it| it["cloudConfigType"].as_str()).unwrap_or_default().to_ascii_lowercase();
+        let file = setup.config.as_ref().and_then(|file| Document::of(file).ok());
+        let kind = file.map(|mut file| {
+            file.spell(&["cloudConfigType"]);
+            file.values().get("cloudConfigType").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase()
+        });
         let flag = |name: &str| setup.flags.get(name).filter(|it| !it.is_empty());
-        let is_named = flag("--cloud-config-secret-name").is_some()
-            || flag("--enable-dynamic-reloading").is_some_and(|it| it != "false");
-        let is_there = match file {
-            Some(_) => ["secret", "merge"].contains(&&*kind),
+        let mut flags = Variables::of(&setup.flags);
+        let is_named = flag(SECRET_NAME.key()).is_some() || flags.get(&RELOADS) == Some(true);
+        let is_there = match &kind {
+            Some(kind) => ["secret", "merge"].contains(&&**kind),
             None => is_named && setup.config.is_none(),
         };
-        let or = |name, otherwise: &str| flag(name).unwrap_or(otherwise).to_owned();
-        let namespace = or("--cloud-config-secret-namespace", "kube-system");
-        let name = or("--cloud-config-secret-name", "azure-cloud-provider");
+        let mut get = |declared: &Variable<String>| flags.get(declared).unwrap_or_default();
+        let (name, namespace, key) = (get(&SECRET_NAME), get(&SECRET_NAMESPACE), get(&SECRET_KEY));
         is_there.then(|| Self {
             path: format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
-            key: or("--cloud-config-key", "cloud-config"),
-            file: setup.config.as_ref().filter(|_| kind == "merge").map(|it| it.text.clone()),
+            key,
+            file: setup.config.as_ref().filter(|_| kind.as_deref() == Some("merge")).map(|it| it.text.clone()),
             cluster: cluster.clone(),
         })
     }
@@ -99,11 +103,15 @@ impl ConfigSecret {
         let data = STANDARD.decode(data).map_err(|_| wrong("its data is not base64"))?;
         let text = String::from_utf8(data).map_err(|_| wrong("its data is no text"))?;
         let Some(file) = &self.file else { return Ok(ConfigFile { path: self.path.clone(), text }) };
-        let parse = |text: &str| yaml(text).map_err(|at| wrong(&format!("neither valid JSON nor YAML{at}")));
-        let (mut merged, own) = (parse(file)?, parse(&text)?);
-        if let (Value::Object(merged), Value::Object(own)) = (&mut merged, own) {
-            merged.extend(own);
-        }
+        let parse = |text: &str| {
+            let mut document = Document::of(&ConfigFile { path: self.path.clone(), text: text.to_owned() })?;
+            // Both files may spell a key in another way.
+            File::spell(&mut document);
+            Ok::<_, Error>(document.values().clone())
+        };
+        let mut merged = parse(file)?;
+        merged.extend(parse(&text)?);
+        let merged = Value::Object(merged);
         Ok(ConfigFile { path: self.path.clone(), text: merged.to_string() })
     }
 }

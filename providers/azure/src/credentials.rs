@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use cloud_provider::{Environment, Error, Result, Setup, async_trait};
+use cloud_provider::{ConfigFile, Environment, Error, Result, Setup, async_trait};
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use provider_kit::cached::Cached;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use provider_kit::tokens::{Issued, Issuer};
 use provider_kit::transport::{Access, Builder, Call, Transport};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -20,7 +20,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::clouds::{CloudEndpoints, METADATA, METADATA_VERSION};
-use crate::config::Config;
+use crate::config::{CREDENTIALS, Config};
 use crate::config_secret::ConfigSecret;
 
 /// The metadata service of a machine, and the variable by which Azure's own clients know another one.
@@ -98,12 +98,18 @@ impl Identity {
             Some(secret) => Some(secret.read().await?.text),
             None => None,
         };
-        let of_file =
-            |it: &cloud_provider::ConfigFile| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone());
+        let of_file = |it: &ConfigFile| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone());
         let text = secret.or_else(|| self.file.as_ref().map(of_file));
         let path = self.file.as_ref().map_or("no configuration file", |it| &it.path);
-        let file = yaml(&text.unwrap_or_default()).map_err(|at| Error::invalid(format!("{path}: invalid{at}")))?;
-        let value = |key: &str| file[key].as_str().unwrap_or_default().to_owned();
+        let mut file = Document::of(&ConfigFile { path: path.to_owned(), text: text.unwrap_or_default() })?;
+        // Other keys are reported where the configuration is read.
+        file.spell(CREDENTIALS);
+        let file = Value::Object(file.values().clone());
+        let value = |key: &str| match &file[key] {
+            Value::String(text) => text.clone(),
+            Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
+            scalar => scalar.to_string(),
+        };
         let variable = |name: &str| self.environment.get(name).unwrap_or_default().to_owned();
         let or = |text: String, name: &str| if text.is_empty() { variable(name) } else { text };
         let read = |path: &str, key: &str| {

@@ -33,6 +33,14 @@ provider_kit::declare! {
     pub IPV6_LENGTH: u32 = "node-cidr-mask-size-ipv6", kind(Kind::number(48, 126)), default("64");
     /// Ranges of Services: Pods get none of them.
     pub SERVICE_RANGES: Vec<IpNet> = "service-cluster-ip-range";
+    /// Name of the Secret with the configuration.
+    pub SECRET_NAME: String = "cloud-config-secret-name", default("azure-cloud-provider");
+    /// Namespace of the Secret with the configuration.
+    pub SECRET_NAMESPACE: String = "cloud-config-secret-namespace", default("kube-system");
+    /// Key of the Secret with the configuration.
+    pub SECRET_KEY: String = "cloud-config-key", default("cloud-config");
+    /// Reads the configuration from the Secret, even if no flag names the Secret.
+    pub RELOADS: bool = "enable-dynamic-reloading", default("false");
 }
 
 /// Sources of the lengths of ranges: `true` is tags of sets.

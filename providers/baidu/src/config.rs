@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use cloud_provider::{Environment, Error, Result, Setup};
 use provider_kit::declared::Kind;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use provider_kit::transport::ValueOrFile;
 use provider_kit::variables::Variables;
-use serde_json::Value;
 
 /// A word that becomes part of a host name.
 const REGION_FORM: Kind<String> = Kind::of("a region such as bj, gz, su, hkg, fwh, bd", |text| {
@@ -152,23 +151,8 @@ impl Config {
     }
 }
 
-/// Returns the path of the configuration file, and its known keys with their values. The Go program ignores other keys.
+/// Returns the path of the configuration file, and its known keys with their values. Unknown keys are logged.
 fn file(setup: &Setup) -> Result<(String, Environment)> {
-    let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&*file.path, &*file.text));
-    let values = match yaml(text) {
-        Ok(Value::Object(values)) => values,
-        Ok(Value::Null) => serde_json::Map::new(),
-        Ok(_) => return Err(Error::invalid(format!("{path}: the file is not a JSON object"))),
-        Err(place) => return Err(Error::invalid(format!("{path}: no valid JSON{place}"))),
-    };
-    let known = |(name, value): (String, Value)| {
-        let key = KEYS.iter().map(|key| key.row().key).find(|key| key.eq_ignore_ascii_case(&name))?;
-        let text = match value {
-            Value::Null => return None,
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        Some((key, text))
-    };
-    Ok((path.to_owned(), Environment::of(values.into_iter().filter_map(known))))
+    let path = setup.config.as_ref().map_or("no configuration file", |file| &file.path);
+    Ok((path.to_owned(), Document::of_option(setup.config.as_ref())?.texts("", &[KEYS], &[])?))
 }

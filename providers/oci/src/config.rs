@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cloud_provider::{Environment, Error, Result, Setup};
+use cloud_provider::{ConfigFile, Environment, Error, Result, Setup};
 use provider_kit::declared::Value as _;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use crate::annotations::{Objects, SecurityMode};
 use crate::monitoring::Place;
@@ -178,14 +177,7 @@ impl AuthSection {
 }
 
 fn parse(text: &str, path: &str) -> Result<File> {
-    let value = yaml(text).map_err(|place| Error::invalid(format!("{path} is no YAML{place}")))?;
-    let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value };
-    serde_json::from_value(value).map_err(|error| {
-        // The message of a mistake in a type names only the expected one: a value may be a secret.
-        let text = error.to_string();
-        let expected = text.split("expected ").nth(1).unwrap_or("another form");
-        Error::invalid(format!("{path}: a key has the wrong type: expected {expected}"))
-    })
+    Document::of(&ConfigFile { path: path.to_owned(), text: text.to_owned() })?.read()
 }
 
 impl Config {

@@ -1,14 +1,11 @@
 //! The configuration: the keys of the cloud configuration, and environment variables. docs/providers/tencent.md is
 //! generated from these declarations.
 
-use std::collections::BTreeMap;
-
 use cloud_provider::{Environment, Error, Result, Setup};
 use provider_kit::declared::Kind;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use provider_kit::variables::{Variable, Variables};
 use secrecy::SecretString;
-use serde_json::Value;
 
 const NAME: Kind<String> = Kind::of("a text without blanks", |text| {
     (!text.is_empty() && !text.contains(char::is_whitespace)).then(|| text.to_owned())
@@ -162,22 +159,5 @@ impl Config {
 
 /// Returns the keys of the file as texts. Unknown keys are logged, because the Go program ignores them.
 fn keys(setup: &Setup) -> Result<Environment> {
-    let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
-    let value = yaml(text).map_err(|place| Error::invalid(format!("{path}: no valid JSON{place}")))?;
-    let keys = match value {
-        Value::Object(keys) => keys,
-        Value::Null => serde_json::Map::new(),
-        _ => {
-            return Err(Error::invalid(format!(
-                "{path}: expected a JSON object such as {{\"region\": \"ap-guangzhou\"}}"
-            )));
-        }
-    };
-    for key in keys.keys().filter(|key| !KEYS.iter().any(|it| it.row().key == **key)) {
-        tracing::warn!(key = &**key, file = path, "unknown key in the cloud configuration");
-    }
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let keys: BTreeMap<String, String> =
-        keys.iter().filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.clone(), text(it))).collect();
-    Ok(Environment::of(keys))
+    Document::of_option(setup.config.as_ref())?.texts("", &[KEYS], &[])
 }

@@ -106,9 +106,6 @@ fn text(matches: &ArgMatches, id: &str) -> Option<String> {
         })
 }
 
-/// Names of the flags of node IPAM.
-const ALLOCATE: [&str; 2] = ["allocate-node-cidrs", "cidr-allocator-type"];
-
 impl Flags {
     /// Returns the value of any flag as text, including a vendor's own flags
     /// ([`Program::with_flag`](super::Program::with_flag)).
@@ -124,19 +121,27 @@ impl Flags {
         given.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the vendor flags that are set and that this provider reads, such as `--linodego-debug`, by name.
+    /// Returns the flags that are set and that this provider reads, such as `--linodego-debug`, by name.
     pub(super) fn cloud_flags(&self) -> Environment {
-        let given = provider_flags::all()
-            .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
-            .chain(ALLOCATE.map(|name| (name, self.has_node_ipam())))
-            .chain([("controllers", self.has_tagging())])
-            .filter(|(name, is_read)| *is_read && self.command_line.has(name));
+        let given = provider_flags::read_by(&self.cloud.cloud_provider)
+            .into_iter()
+            .filter(|(name, _)| self.command_line.has(name) && self.is_wanted(name));
         Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
+    }
+
+    /// Returns `false` for a flag of a controller that `--controllers` leaves out.
+    fn is_wanted(&self, name: &str) -> bool {
+        match name {
+            "allocate-node-cidrs" | "cidr-allocator-type" => self.has_node_ipam(),
+            "controllers" => self.has_tagging(),
+            _ => true,
+        }
     }
 
     /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
     pub(super) fn has_node_ipam(&self) -> bool {
-        ["azure", "gce", "linode"].contains(&&*self.cloud.cloud_provider) && !self.controllers.excludes(&NODE_IPAM)
+        provider_flags::is_shared_with("allocate-node-cidrs", &self.cloud.cloud_provider)
+            && !self.controllers.excludes(&NODE_IPAM)
     }
 
     /// Returns `true` if `--controllers` selects the tagging of instances, which only provider `aws` does.

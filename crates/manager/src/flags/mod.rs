@@ -83,6 +83,7 @@ pub use self::notices::{Notice, Severity};
 pub(crate) use self::orphans::OrphansFlags;
 pub(crate) use self::program::{PROVIDER_VARIABLE, without_entry_point};
 pub use self::program::{Program, VendorFlag};
+pub use self::provider_flags::read_by;
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::report::Output;

@@ -5,7 +5,6 @@ use clap::CommandFactory as _;
 use runtime::client::shown_url;
 
 use super::controllers::TAGGING;
-use super::provider_flags::ProviderFlag;
 use super::{Flags, provider_flags, removed};
 
 /// Replacement of a secret value in the dump.
@@ -76,7 +75,7 @@ impl Flags {
             (
                 "cidr-allocator-type",
                 self.command_line.has("cidr-allocator-type")
-                    && !["gce", "azure"].contains(&&*self.cloud.cloud_provider),
+                    && !provider_flags::is_shared_with("cidr-allocator-type", &self.cloud.cloud_provider),
                 ranges,
             ),
             (
@@ -100,14 +99,10 @@ impl Flags {
     /// Returns notices about vendors' flags that are set.
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
-        let effective = |flag: &ProviderFlag| flag.is_read_by(&self.cloud.cloud_provider);
-        let given = provider_flags::all()
-            .filter(|flag| self.command_line.has(flag.name) && !own(flag.name) && !effective(flag));
+        let given = provider_flags::all().filter(|flag| self.command_line.has(flag.name) && !own(flag.name));
         given
-            .map(|flag| {
-                let providers = flag.providers.join(", ");
-                format!("--{} has no effect here; it is accepted for manifests of {providers}", flag.name)
-            })
+            .filter_map(|flag| Some((flag.name, flag.inert_reason(&self.cloud.cloud_provider)?)))
+            .map(|(name, reason)| format!("--{name} has no effect here: {reason}"))
             .collect()
     }
 

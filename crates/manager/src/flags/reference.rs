@@ -7,6 +7,7 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
 use super::program::{PROGRAMS, Program};
+use super::provider_flags::Effect;
 use super::{
     Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
 };
@@ -150,9 +151,14 @@ fn accepted(page: &mut String, command: &Command) {
     for flag in &removed::REMOVED {
         _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.instead);
     }
-    page.push_str("\n## Of vendors' programs, without effect\n\n`--user-agent` has one: it goes into the User-Agent of requests to OpenStack.\n\n| flag | type | providers |\n|---|---|---|\n");
+    page.push_str("\n## Of vendors' programs\n\n| flag | type | providers | effect |\n|---|---|---|---|\n");
     for flag in provider_flags::all() {
-        _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.providers.join(", "));
+        let effect = match flag.effect {
+            Effect::Read => "The provider's page explains the flag.".to_owned(),
+            Effect::UserAgent => "The value goes into the `User-Agent` of requests to the cloud.".to_owned(),
+            Effect::Inert(reason) => format!("None: {reason}."),
+        };
+        _ = writeln!(page, "| `--{}` | {} | {} | {effect} |", flag.name, flag.kind.name(), flag.providers.join(", "));
     }
 }
 

@@ -27,6 +27,17 @@ impl Kind {
         }
     }
 
+    /// Returns a value of this type.
+    pub(super) fn example(self) -> &'static str {
+        match self {
+            Self::Bool => "true",
+            Self::Int => "24",
+            Self::Float => "1.5",
+            Self::Ip => "127.0.0.1",
+            Self::Text => "a",
+        }
+    }
+
     /// Returns the type as the documentation names it.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cloud_provider::Result;
+use provider_kit::document::{Document, fields};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{AuxiliarySecret, RateLimit, StandardBalancer};
 
@@ -61,6 +62,7 @@ pub struct File {
     pub load_balancer_resource_group: String,
     pub private_link_service_resource_group: String,
     pub pre_configured_backend_pool_load_balancer_types: String,
+    #[serde(rename = "excludeMasterFromStandardLB")]
     pub exclude_master_from_standard_lb: Option<bool>,
     #[serde(rename = "disableOutboundSNAT")]
     pub disable_outbound_snat: bool,
@@ -85,7 +87,8 @@ pub struct File {
     pub grace_period: u64,
     #[serde(rename = "vmCacheTTLInSeconds")]
     pub vm_cache: u64,
-    #[serde(flatten)]
+    /// The keys of a rate limit at the top, which count for all types of resources.
+    #[serde(skip)]
     pub rate_limit: RateLimit,
     pub load_balancer_rate_limit: RateLimit,
     #[serde(rename = "publicIPAddressRateLimit")]
@@ -98,13 +101,10 @@ pub struct File {
     pub virtual_machine_scale_set_rate_limit: RateLimit,
     pub cloud_config_type: String,
     pub auxiliary_token_provider: Option<AuxiliarySecret>,
-    /// Keys without a field of their own.
-    #[serde(flatten)]
-    pub others: BTreeMap<String, Value>,
 }
 
 /// Keys of credentials, which are read where a token is requested.
-pub(super) const CREDENTIALS: &[&str] = &[
+pub(crate) const CREDENTIALS: &[&str] = &[
     "aadClientId",
     "aadClientSecret",
     "aadClientCertPath",
@@ -147,6 +147,26 @@ pub(super) const RELOADED: &[&str] = &[
 ];
 
 impl File {
+    /// Gives the keys of a document the spelling that this program uses, and returns warnings about the others.
+    pub(crate) fn spell(document: &mut Document) -> Vec<String> {
+        let own = [fields::<Self>(), fields::<RateLimit>(), CREDENTIALS, ELSEWHERE].concat();
+        let is_tuning = |key: &str| {
+            ["RateLimit", "CacheTTLInSeconds", "cloudProviderBackoff"].iter().any(|part| key.contains(part))
+        };
+        let unknown = document.spell(&own).into_iter().filter(|unspelt| !is_tuning(&unspelt.key));
+        unknown.map(|unspelt| unspelt.warning).collect()
+    }
+
+    /// Reads a document whose keys are [spelt](Self::spell), with warnings about unknown keys below other ones.
+    pub(super) fn read(document: &Document) -> Result<(Self, Vec<String>)> {
+        let is_of = |known: &[&str], key: &str| known.contains(&key);
+        let [mut own, mut limits] = [document.clone(), document.clone()];
+        own.retain(|key, _| is_of(fields::<Self>(), key));
+        limits.retain(|key, _| is_of(fields::<RateLimit>(), key));
+        let (file, warnings) = own.read_with_warnings::<Self>()?;
+        Ok((Self { rate_limit: limits.read()?, ..file }, warnings))
+    }
+
     /// Returns `true` for load balancers of the basic SKU.
     #[must_use]
     pub fn is_basic(&self) -> bool {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Reload, Result, Setup};
 use parking_lot::RwLock;
-use provider_kit::settings::yaml;
+use provider_kit::document::Document;
 use serde_json::{Value, json};
 
-use self::file::{CREDENTIALS, ELSEWHERE, RELOADED, refused};
+pub(crate) use self::file::CREDENTIALS;
 pub use self::file::{File, PoolKind};
+use self::file::{RELOADED, refused};
 pub use crate::auxiliary_tokens::AuxiliarySecret;
 use crate::clouds::CloudEndpoints;
 pub use crate::load_balancers::placement::StandardBalancer;
@@ -89,23 +90,19 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |it| (&it.path, &it.text));
-        let value =
-            yaml(text).map_err(|place| Error::invalid(format!("{path}: neither valid JSON nor YAML{place}")))?;
-        let mut value = if value.is_null() { json!({}) } else { value };
+        let path = setup.config.as_ref().map_or("no configuration file", |file| &file.path);
+        let mut document = Document::of_option(setup.config.as_ref())?;
+        let mut warnings = File::spell(&mut document);
         // Secrets are read where a token is requested.
-        let is_kept = |key: &String, value: &mut Value| {
-            !value.is_null() && !["secret", "password"].iter().any(|it| key.to_ascii_lowercase().ends_with(it))
-        };
-        value.as_object_mut().into_iter().for_each(|all| all.retain(is_kept));
-        let mut settings = value.clone();
-        settings.as_object_mut().into_iter().for_each(|all| all.retain(|key, _| !CREDENTIALS.contains(&&**key)));
-        let mut file: File = serde_json::from_value(value).map_err(|error| {
-            // The parser quotes values, which may be secrets.
-            let text = error.to_string();
-            let what = text.split(", expected").nth(1).map_or(String::new(), |it| format!(": expected{it}"));
-            Error::invalid(format!("{path}: a value has the wrong type{what}"))
-        })?;
+        document.retain(|key, value| {
+            let key = key.to_ascii_lowercase();
+            !value.is_null() && !["secret", "password"].iter().any(|end| key.ends_with(end))
+        });
+        let mut settings = document.values().clone();
+        settings.retain(|key, _| !CREDENTIALS.contains(&&**key));
+        let settings = Value::Object(settings);
+        let (mut file, below) = File::read(&document)?;
+        warnings.extend(below);
         // A file of workload identity may leave the tenant to the environment.
         if file.tenant_id.is_empty() {
             file.tenant_id = setup.environment.get("AZURE_TENANT_ID").unwrap_or_default().to_owned();
@@ -126,13 +123,8 @@ impl Config {
         let Some(endpoints) = endpoints.ok().filter(|_| mistakes.is_empty()) else {
             return Err(Error::invalid(format!("{path}: {}", mistakes.join("; "))));
         };
-        for key in file.others.keys() {
-            let is_known = CREDENTIALS.iter().chain(ELSEWHERE).any(|it| it.eq_ignore_ascii_case(key));
-            let is_tuning =
-                ["RateLimit", "CacheTTLInSeconds", "cloudProviderBackoff"].iter().any(|it| key.contains(it));
-            if !is_known && !is_tuning {
-                tracing::warn!(key, file = path, "unknown key in the cloud configuration");
-            }
+        for warning in warnings {
+            tracing::warn!("{warning}");
         }
         Ok(Self::of(file, endpoints, settings))
     }
@@ -174,8 +166,8 @@ impl Config {
             used.remove(&key);
             used.extend(wanted.get(&key).map(|value| (key, value.clone())));
         }
-        let file: File =
-            serde_json::from_value(settings.clone()).map_err(|_| Error::other("a value has another type"))?;
+        let values = settings.as_object().cloned().unwrap_or_default();
+        let (file, _) = File::read(&Document::from_values("cloud configuration", values))?;
         let file = File { tenant_id: self.file.tenant_id.clone(), ..file };
         Ok((Self::of(file, self.endpoints.clone(), settings), others))
     }

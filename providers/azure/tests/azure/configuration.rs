@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::any;
 use cloud_provider::{CloudProvider, ConfigFile, Environment, Reload, Setup};
 use http::Request;
-use provider_azure::config::RateLimit;
+use provider_azure::config::{Config, RateLimit};
 use provider_azure::{Azure, annotations, factory, ipam};
 use provider_kit::declared::reference::{put, table};
 use provider_kit::transport::Refill;
@@ -62,7 +62,9 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"preConfiguredBackendPoolLoadBalancerTypes": "some"}), "only internal, external and all"),
         (json!({"auxiliaryTokenProvider": {"vaultName": "keys"}}), "needs subscriptionID, resourceGroup"),
         (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
-        (json!({"location": 7}), "wrong type"),
+        (json!({"tagsMap": "a"}), "tagsMap must be keys with values, not a text"),
+        (json!({"maximumLoadBalancerRuleCount": "a"}), "maximumLoadBalancerRuleCount must be a whole number from 0 to"),
+        (json!({"location": 7}), "none"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
     ];
     for (config, expected) in table {
@@ -352,4 +354,22 @@ async fn configuration_is_read_from_a_secret_and_merged_with_the_file() {
         provider.initialize(&harness.cluster.context(cluster())).await.unwrap();
         assert!(provider.load_balancers().is_some() && provider.routes().is_some());
     }
+}
+
+fn read(text: &str) -> Config {
+    let file = ConfigFile { path: "azure.json".into(), text: text.into() };
+    Config::read(&Setup::of(file)).unwrap()
+}
+
+#[test]
+fn keys_of_published_files_are_read_in_their_spelling() {
+    let required = r#""subscriptionID": "s", "resourcegroup": "g", "location": "l""#;
+    let config = read(&format!(
+        r#"{{{required}, "excludeMasterFromStandardLB": false, "cloudProviderRatelimit": true, "VNetName": 7}}"#
+    ));
+    assert_eq!(config.file.exclude_master_from_standard_lb, Some(false));
+    assert_eq!(config.file.rate_limit.cloud_provider_rate_limit, Some(true));
+    assert_eq!((&*config.file.subscription_id, &*config.file.vnet_name), ("s", "7"));
+    let misspelt = read(&format!(r#"{{{required}, "excludeMasterFromStandardLoadBalancer": false}}"#));
+    assert_eq!(misspelt.file.exclude_master_from_standard_lb, None);
 }

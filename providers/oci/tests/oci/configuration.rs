@@ -42,8 +42,13 @@ fn mistakes_of_the_cloud_configuration_are_reported_together() {
             "useInstancePrincipals: true\nloadBalancer: {disabled: true, securityListManagementMode: Some}".to_owned(),
             "none",
         ),
-        ("auth: [".to_owned(), "is no YAML"),
-        ("useInstancePrincipals: s3cret".to_owned(), "expected a boolean"),
+        ("auth: [".to_owned(), "neither valid JSON nor valid YAML"),
+        ("useInstancePrincipals: s3cret".to_owned(), "useInstancePrincipals must be true or false, not a text"),
+        ("UseInstancePrincipals: true\nVCN: 5".to_owned(), "none"),
+        (
+            "useInstancePrincipals: true\nvcn: v\ntags: {common: {freeform: n}}".to_owned(),
+            ":3:27: tags.common.freeform must be keys with values, not a text",
+        ),
     ];
     for (text, expected) in table {
         let found = mistakes(&text);

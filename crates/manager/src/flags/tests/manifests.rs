@@ -156,7 +156,7 @@ fn flags_of_another_vendors_program_are_accepted_with_a_notice() {
         panic!("they are accepted")
     };
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(texts, ["--bgp-node-selector has no effect here; it is accepted for manifests of linode",]);
+    assert_eq!(texts, ["--bgp-node-selector has no effect here: BGP is not supported"]);
     let read = flags.configuration().cloud.flags;
     assert_eq!((read.get("--linode-tag-filter"), read.get("--vpc-names")), (Some("b"), Some("c")));
     assert_eq!(read.get("--allocate-node-cidrs"), Some("true"), "its provider assigns Pod ranges");
@@ -173,7 +173,10 @@ fn googles_program_gets_its_flags_and_the_kind_of_its_node_ipam() {
     assert_eq!(keys.map(|key| read.get(key)), [Some("true"), Some("CloudAllocator"), Some("true"), None]);
     assert_eq!(read.get("--cloud-provider-gce-lb-src-cidrs"), Some("10.0.0.0/8"));
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(texts, ["--enable-gke-tenant-controller has no effect here; it is accepted for manifests of gce"]);
+    assert_eq!(
+        texts,
+        ["--enable-gke-tenant-controller has no effect here: controllers of GKE are not part of this program"]
+    );
 }
 
 #[test]
@@ -183,6 +186,18 @@ fn azure_gets_the_kind_of_its_node_ipam() {
     assert_eq!(flags.cloud_flags().get("--cidr-allocator-type"), Some("CloudAllocator"));
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
     assert!(!texts.iter().any(|text| text.contains("cidr-allocator-type")), "{texts:?}");
+}
+
+#[test]
+fn azure_gets_the_flags_of_the_manifest_of_kops() {
+    let flags = "--cloud-provider=azure --cloud-config= --cloud-config-secret-name=azure-cloud-provider \
+                 --cloud-config-secret-namespace=kube-system --cloud-config-key=cloud-config \
+                 --enable-dynamic-reloading=true --service-cluster-ip-range=10.0.0.0/16 --node-cidr-mask-size=25";
+    let Parsed::Flags(flags) = parse("cloud-controller-manager", flags) else { panic!("they are accepted") };
+    let read = flags.cloud_flags();
+    let keys = ["--cloud-config-secret-name", "--enable-dynamic-reloading", "--node-cidr-mask-size"];
+    assert_eq!(keys.map(|key| read.get(key)), [Some("azure-cloud-provider"), Some("true"), Some("25")]);
+    assert!(!flags.notices().iter().any(|notice| notice.text.contains("has no effect")), "{:?}", flags.notices());
 }
 
 #[test]
