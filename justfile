@@ -58,6 +58,11 @@ real KUBECONFIG:
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
 
+# The packaged manifest on the first Node of a cluster, with a real kubelet. As root; the binary is static.
+first-node BINARY="target/x86_64-unknown-linux-musl/release/cloud-controller-manager":
+    cargo build -p hetzner-fake --example hetzner
+    .ci/node/test {{BINARY}} target/debug/examples/hetzner
+
 # Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
 scale NODES="5000" SERVICES="0":
     cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}} --services {{SERVICES}}

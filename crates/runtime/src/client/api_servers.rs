@@ -123,6 +123,7 @@ impl ApiServers {
         Ok((Client::new(service, namespace), host))
     }
 
+    /// Creates a client for each candidate. The cluster's CA verifies all of them (APP-176).
     fn open(&self, config: &Config, origin: &str) -> Result<Selector, ClientError> {
         let mut urls: Vec<&Uri> = vec![&config.cluster_url];
         urls.extend(self.0.candidates.urls());

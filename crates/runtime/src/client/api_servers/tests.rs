@@ -1,3 +1,5 @@
+//! Tests of the choice of an API server (APP-175) and of the verification of candidates (APP-176).
+
 use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
