@@ -58,9 +58,10 @@ real KUBECONFIG:
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
 
-# A packaged manifest on the only Node of the cluster of `KUBECONFIG`, which has both images. Only a test cluster.
-first-node KUBECONFIG IMAGE PAUSE:
-    CCM_TEST_FIRST_NODE={{KUBECONFIG}} CCM_TEST_IMAGE={{IMAGE}} CCM_TEST_PAUSE_IMAGE={{PAUSE}} cargo test -p ccm-tests --test first_node -- --nocapture
+# The packaged manifest on the first Node of a cluster, with a real kubelet. As root; the binary is static.
+first-node BINARY="target/x86_64-unknown-linux-musl/release/cloud-controller-manager":
+    cargo build -p hetzner-fake --example hetzner
+    .ci/node/test {{BINARY}} target/debug/examples/hetzner
 
 # Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
 scale NODES="5000" SERVICES="0":

@@ -3,6 +3,8 @@
 mod address;
 mod agent;
 mod answer_size;
+mod api_servers;
+mod candidates;
 mod config;
 mod credential;
 mod kubeconfig;
@@ -21,6 +23,8 @@ mod unanswered;
 pub use address::shown_url;
 pub use agent::UserAgent;
 pub use answer_size::{AnswerTooLarge, is_too_large};
+pub use api_servers::{ApiServers, Attempt, NoApiServer};
+pub use candidates::{ApiServerCandidates, DEFAULT_CANDIDATES};
 pub use config::{ClientError, ClientOptions, DEFAULT_BURST, connect, connect_as};
 pub use kubeconfig::{KubeconfigProblem, read_kubeconfig};
 pub use kubeconfigs::Kubeconfigs;

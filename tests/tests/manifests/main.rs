@@ -73,6 +73,7 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         pods::the_plain_pods_have_the_shape_that_a_starting_cluster_needs,
         pods::the_arguments_of_the_plain_pods_are_flags_of_this_program,
         pods::plain_pods_get_credentials_as_files,
+        pods::plain_pods_wait_for_nothing_that_this_program_sets,
         image::every_base_image_is_pinned_by_digest,
         image::the_image_builds_with_the_pinned_toolchain,
         series::every_series_of_the_alerts_exists,

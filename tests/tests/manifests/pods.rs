@@ -137,6 +137,32 @@ pub(crate) fn the_arguments_of_the_plain_pods_are_flags_of_this_program() -> Res
     pods(&read(PLAIN)?).into_iter().try_for_each(|(name, _, pod)| parse(&name, pod).map(drop))
 }
 
+/// Checks that no Pod waits for anything that this program sets or that needs it first (DEP-43): fields of the Node, the
+/// cluster's DNS, the Pod network, and volumes of the cloud.
+fn waits_for_nothing(name: &str, pod: &Value) -> Result<()> {
+    let spec = &pod["spec"];
+    let containers =
+        ["containers", "initContainers"].into_iter().flat_map(|kind| spec[kind].as_array().into_iter().flatten());
+    for container in containers {
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let field = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str().unwrap_or_default();
+            let waits = ["status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"].contains(&field);
+            ensure!(!waits, "{name}: {} is {field}, which the Node has only after this program ran", variable["name"]);
+        }
+    }
+    for volume in spec["volumes"].as_array().into_iter().flatten() {
+        let kinds: Vec<_> = volume.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        let local = |kind: &&str| ["name", "secret", "configMap", "hostPath", "projected", "emptyDir"].contains(kind);
+        ensure!(kinds.iter().all(local), "{name}: the volume {volume} may need this program first");
+    }
+    equal(name, "hostNetwork (DEP-41)", &spec["hostNetwork"], &json!(true))?;
+    equal(name, "dnsPolicy (DEP-42)", &spec["dnsPolicy"], &json!("Default"))
+}
+
+pub(crate) fn plain_pods_wait_for_nothing_that_this_program_sets() -> Result<()> {
+    pods(&read(PLAIN)?).into_iter().try_for_each(|(name, _, pod)| waits_for_nothing(&name, pod))
+}
+
 /// Variables that come from a Secret and are no credential.
 const NO_CREDENTIALS: [&str; 6] = [
     "CATTLE_URL",
@@ -178,7 +204,7 @@ pub(crate) const KINDS: [(&str, &[&str]); 8] = [
     ("a Deployment of two", &["kind=Deployment"]),
     ("one replica without election", &["kind=Deployment", "replicas=1", "leaderElection.enabled=false"]),
     ("one replica with election", &["kind=Deployment", "replicas=1"]),
-    ("the taints of a start only", &["tolerations.style=listed", "apiServer.nodeAddress=true"]),
+    ("the taints of a start only", &["tolerations.style=listed", "apiServer.candidates[0]=https://127.0.0.1:16443"]),
     ("routes and volumes", &["clusterCIDR=10.244.0.0/16", "controllers.volume=true", "apiServer.host=10.0.0.1"]),
     (
         "everything",
@@ -226,6 +252,7 @@ pub(crate) fn the_chart_makes_pods_that_start(helm: &Helm) -> Result<()> {
         ensure!(pods.len() == 1, "{name}: {} Pods", pods.len());
         for (_, workload, pod) in pods {
             check(name, workload, pod)?;
+            waits_for_nothing(name, pod)?;
             parse(name, pod)?;
         }
     }
@@ -267,6 +294,8 @@ pub(crate) fn the_chart_refuses_what_cannot_work(helm: &Helm) -> Result<()> {
         (&["cloudProvider=x", "bindAddress=127.0.0.1", "serviceMonitor.enabled=true"][..], "bindAddress"),
         (&["cloudProvider=x", "controlers.node=false"][..], "controlers"),
         (&["cloudProvider=x", "clusterCIDR=10.0.0.0"][..], "clusterCIDR"),
+        (&["cloudProvider=x", "apiServer.nodeAddress=true"][..], "apiServer.nodeAddress was removed"),
+        (&["cloudProvider=x", "apiServer.candidates[0]=http://127.0.0.1:8080"][..], "candidates"),
     ] {
         let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
         let Err(error) = helm.text(&values) else { anyhow::bail!("{values:?} was taken") };

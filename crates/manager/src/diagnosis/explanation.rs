@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use runtime::client::{Attempt, NoApiServer};
+
 use super::cause::{Cause, TlsProblem, words};
 use super::{Origin, Situation};
 
@@ -17,6 +19,9 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
     let tried = tried(situation.tried_for);
     let from = &situation.origin;
     let words = words(error);
+    if let Some(none) = NoApiServer::of(error) {
+        return nowhere(none, &tried);
+    }
     match cause {
         Cause::Dns => dns(situation, &tried, &words),
         Cause::Refused => not_there(situation, &format!("nothing listens at {server} (from {from}){tried}: {words}")),
@@ -93,9 +98,33 @@ fn not_there(situation: &Situation, what: &str) -> String {
     )
 }
 
+/// Explains that no candidate for the API server can be used (APP-175).
+fn nowhere(none: &NoApiServer, tried: &str) -> String {
+    format!("{none}{tried}. {}", remedy_of(&none.attempts))
+}
+
+/// Returns the remedy for candidates that cannot be used.
+pub(crate) fn remedy_of(attempts: &[Attempt]) -> String {
+    let refused = attempts.iter().find(|attempt| attempt.is_refused);
+    let refused = refused.map(|attempt| {
+        format!(
+            "The server at {} is not of this cluster, or its certificate lacks the name kubernetes.default.svc or has \
+             expired: the CA is that in {POD_CREDENTIAL}/ca.crt. ",
+            attempt.url
+        )
+    });
+    format!(
+        "{}The address of Service \"kubernetes\" works only where kube-proxy (or what replaces it) runs already. Where the \
+         node has an API server, or a load balancer for one, run the Pod with `hostNetwork: true` and name its port in \
+         --api-server-candidates=https://127.0.0.1:PORT; elsewhere set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT \
+         in the Pod's environment",
+        refused.unwrap_or_default()
+    )
+}
+
 fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -> String {
     let authority = match &situation.origin {
-        Origin::Pod => format!("{POD_CREDENTIAL}/ca.crt"),
+        Origin::Pod | Origin::Candidate => format!("{POD_CREDENTIAL}/ca.crt"),
         Origin::Kubeconfig(path) => {
             format!("certificate-authority-data or certificate-authority in {}", path.display())
         }
@@ -135,7 +164,7 @@ fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -
 
 fn unauthorized(situation: &Situation, server: &str, words: &str) -> String {
     let remedy = match &situation.origin {
-        Origin::Pod => format!(
+        Origin::Pod | Origin::Candidate => format!(
             "The token in {POD_CREDENTIAL}/token has expired, or is another cluster's, or its ServiceAccount was deleted: see \
              that the Pod's ServiceAccount exists, and restart the Pod"
         ),

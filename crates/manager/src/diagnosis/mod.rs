@@ -18,5 +18,6 @@ mod situation;
 
 pub use cause::{Cause, TlsProblem};
 pub use explanation::explain;
+pub(crate) use explanation::remedy_of;
 pub use lookup::explain_authentication_lookup;
 pub use situation::{Origin, Situation};

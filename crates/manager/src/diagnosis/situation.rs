@@ -16,6 +16,8 @@ pub enum Origin {
     /// The environment variables of the Pod, `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`.
     #[default]
     Pod,
+    /// A candidate of `--api-server-candidates`.
+    Candidate,
     /// The kubeconfig at this path.
     Kubeconfig(PathBuf),
     /// The flag `--master` or the environment variable `KUBERNETES_MASTER`.
@@ -26,6 +28,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pod => f.write_str("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
+            Self::Candidate => f.write_str("--api-server-candidates"),
             Self::Kubeconfig(path) => write!(f, "the kubeconfig {}", path.display()),
             Self::Master => f.write_str("--master"),
         }
@@ -60,7 +63,10 @@ impl Situation {
             (Some(master), _) => (Some(master.clone()), Origin::Master),
             (None, Some(path)) => (server_in(path, options.context.as_deref()), Origin::Kubeconfig(path.clone())),
             (None, None) => match (pod(), variable("KUBERNETES_MASTER")) {
-                (Some(url), _) => (Some(url), Origin::Pod),
+                (Some(url), _) => match options.api_servers.in_use() {
+                    Some(used) if !is_same(&used, &url) => (Some(used), Origin::Candidate),
+                    _ => (Some(url), Origin::Pod),
+                },
                 (None, Some(url)) => (Some(url), Origin::Master),
                 (None, None) => (None, Origin::Pod),
             },
@@ -87,6 +93,11 @@ impl Situation {
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').to_owned()
     }
+}
+
+/// Returns `true` if both are the same server; the port of HTTPS may be left out.
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_end_matches(":443") == other.trim_end_matches(":443")
 }
 
 fn server_in(path: &Path, context: Option<&str>) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args};
 use controllers::options::NodeOptions;
-use runtime::client::DEFAULT_BURST;
+use runtime::client::{ApiServerCandidates, DEFAULT_BURST, DEFAULT_CANDIDATES};
 use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, go_float, go_int, path};
@@ -40,6 +40,11 @@ pub struct MiscFlags {
     /// URL of the API server; overrides the kubeconfig's.
     #[arg(long, default_value = "", value_name = "URL")]
     pub master: String,
+    /// URLs of the API server to try in this order, separated by commas, if this is a Pod and the address in
+    /// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT does not answer. Each server must have a certificate of the
+    /// cluster's CA for kubernetes.default.svc. Empty: no other address is tried. No effect with --kubeconfig or --master.
+    #[arg(long, default_value = DEFAULT_CANDIDATES, value_name = "URLS", value_parser = str::parse::<ApiServerCandidates>)]
+    pub api_server_candidates: ApiServerCandidates,
     /// Interval between updates of the addresses of all Nodes from the cloud.
     #[arg(long, default_value_t = NodeOptions::default().status_update_frequency.into(), value_parser = duration)]
     pub node_status_update_frequency: GoDuration,

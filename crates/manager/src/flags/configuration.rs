@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::controllers::Options;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use cloud_provider::Environment;
-use runtime::client::{ClientOptions, DEFAULT_BURST, UserAgent};
+use runtime::client::{ApiServers, ClientOptions, DEFAULT_BURST, UserAgent};
 use serde_json::Value;
 
 use super::{
@@ -164,7 +164,7 @@ impl Flags {
             min_resync_period,
             use_service_account_credentials,
         } = api;
-        let MiscFlags { kubeconfig, master, node_status_update_frequency } = misc;
+        let MiscFlags { kubeconfig, master, api_server_candidates, node_status_update_frequency } = misc;
         let (lifecycle, guard) = lifecycle.options();
         let (route_options, route) = route.configuration(gates.route_mode());
         let (serving, plain) = secure_serving.options();
@@ -195,6 +195,7 @@ impl Flags {
             client_options: ClientOptions {
                 kubeconfig: kubeconfig.to_path_buf(),
                 master: Some(master.clone()).filter(|url| !url.is_empty()),
+                api_servers: ApiServers::new(api_server_candidates.clone()),
                 user_agent: UserAgent {
                     binary: self.binary().to_owned(),
                     version: version.reported().to_owned(),

@@ -14,6 +14,7 @@ use kube::{Client, Config};
 
 use super::address::{self, shown_url};
 use super::agent::UserAgent;
+use super::api_servers::ApiServers;
 use super::credential;
 use super::kubeconfigs::Kubeconfigs;
 use super::layer::{Limits, wrap};
@@ -41,6 +42,9 @@ pub struct ClientOptions {
     pub context: Option<String>,
     /// URL of the API server, which overrides that of the kubeconfig; `None` to use the kubeconfig's.
     pub master: Option<String>,
+    /// Candidates for the API server of the Pod's service account, and the choice between them. Clients of one process
+    /// share one choice.
+    pub api_servers: ApiServers,
     /// Program, version and commit, for the `User-Agent`.
     pub user_agent: UserAgent,
     /// Requests per second, shared by all users of one client; `None` or at most zero: no limit (D-10).
@@ -69,6 +73,7 @@ impl Default for ClientOptions {
             kubeconfigs: Kubeconfigs::default(),
             context: None,
             master: None,
+            api_servers: ApiServers::default(),
             user_agent: UserAgent::default(),
             qps: None,
             burst: DEFAULT_BURST,
@@ -148,7 +153,7 @@ pub enum ClientError {
 ///
 /// Changes in a kubeconfig, or in a file that it names, are applied within seconds if the server accepts them (APP-48):
 /// by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again
-/// each minute. That needs a running tokio runtime.
+/// each minute. That needs a running tokio runtime. The API server of a Pod is chosen from candidates (APP-175).
 ///
 /// # Errors
 /// [`ClientError`] names what was tried and the remedy.
@@ -192,13 +197,20 @@ async fn open(
         let source = KubeconfigSource { kubeconfig, context, master, with_credential, user_agent };
         return options.kubeconfigs.connect(source, metrics).await;
     }
-    let (mut config, origin) = load(master)?;
+    let Loaded { mut config, origin, is_pod } = load(master)?;
     if !with_credential {
         config.auth_info = AuthInfo::default();
     }
-    let (host, server) = (host_of(&config.cluster_url), shown_url(&config.cluster_url.to_string()));
+    let server = shown_url(&config.cluster_url.to_string());
     let token = config.auth_info.token_file.take();
-    let client = build(config, &origin)?;
+    let (client, host) = match is_pod {
+        true => options.api_servers.connect(&config, &origin)?,
+        false => {
+            let host = host_of(&config.cluster_url);
+            (build(config, &origin)?, host)
+        }
+    };
+    // The token is added above the choice of a server, whose clients verify each of them by the cluster's CA.
     let client = match token {
         Some(path) => {
             token_file::over(&client, path.into()).map_err(|text| ClientError::Unusable { server, origin, text })?
@@ -268,14 +280,22 @@ pub(super) fn trust_roots_of_the_system(config: &mut Config) -> Result<(), Strin
     Ok(())
 }
 
-fn load(master: Option<Uri>) -> Result<(Config, String), ClientError> {
+/// A configuration that does not come from a kubeconfig.
+struct Loaded {
+    config: Config,
+    origin: String,
+    /// If set, this is the Pod's service account, whose API server is chosen from candidates.
+    is_pod: bool,
+}
+
+fn load(master: Option<Uri>) -> Result<Loaded, ClientError> {
+    let bare = |url, origin: &str| Loaded { config: Config::new(url), origin: origin.to_owned(), is_pod: false };
     if let Some(url) = master {
-        return Ok((Config::new(url), "--master".into()));
+        return Ok(bare(url, "--master"));
     }
-    tracing::warn!("neither --kubeconfig nor --master is set, using the Pod's service account");
     match (Config::incluster(), env::var(MASTER_VARIABLE)) {
-        (Ok(config), _) => Ok((config, "the Pod's service account".into())),
-        (Err(_), Ok(url)) if !url.is_empty() => Ok((Config::new(parse_master(&url)?), MASTER_VARIABLE.into())),
+        (Ok(config), _) => Ok(Loaded { config, origin: "the Pod's service account".into(), is_pod: true }),
+        (Err(_), Ok(url)) if !url.is_empty() => Ok(bare(parse_master(&url)?, MASTER_VARIABLE)),
         (Err(source), _) => Err(ClientError::Nothing { source: Box::new(source) }),
     }
 }

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kube::client::ClientBuilder;
 use kube::{Client, Config};
-use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, redact, wrap};
+use runtime::client::{ClientError, ClientOptions, RequestMetrics};
 
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -34,7 +33,7 @@ pub struct ReviewersError {
 
 impl Reviewers {
     /// Creates clients with the given kubeconfigs, or the Pod's identity; never with that of `--kubeconfig`. The
-    /// program's name and the kubeconfig watcher of the process's `options` are used. The clients have no fence: a
+    /// program's name, the kubeconfig watcher and the choice of an API server of the process's `options` are used. The clients have no fence: a
     /// standby sends reviews too (D-13). No request is sent yet.
     ///
     /// # Errors
@@ -77,11 +76,11 @@ async fn connect(
     general: &ClientOptions,
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Option<Client>, ReviewersError> {
-    let Some(path) = path else { return in_a_pod(purpose, &general.user_agent, metrics) };
     // Each review is retried by `review` instead.
     let options = ClientOptions {
-        kubeconfig: Some(path.clone()),
+        kubeconfig: path.clone(),
         kubeconfigs: general.kubeconfigs.clone(),
+        api_servers: general.api_servers.clone(),
         user_agent: general.user_agent.clone(),
         qps: Some(RATE.0),
         burst: RATE.1,
@@ -89,6 +88,10 @@ async fn connect(
         single_attempt: true,
         ..ClientOptions::default()
     };
+    if path.is_none() && !is_in_a_pod(purpose) {
+        return Ok(None);
+    }
+    let path = path.unwrap_or_else(|| "the Pod's service account".into());
     let problem = match runtime::client::connect(&options, "", metrics).await {
         Ok(client) => return Ok(Some(client)),
         Err(ClientError::Kubeconfig { problem, .. }) => problem,
@@ -98,27 +101,11 @@ async fn connect(
     Err(ReviewersError { purpose, path, problem })
 }
 
-/// Creates the client with the Pod's identity; `None` outside of a Pod.
-fn in_a_pod(
-    purpose: &'static str,
-    user_agent: &UserAgent,
-    metrics: Arc<dyn RequestMetrics>,
-) -> Result<Option<Client>, ReviewersError> {
-    let mut config = match Config::incluster() {
-        Ok(config) => config,
-        Err(error) => {
-            tracing::debug!(%error, purpose, "not in a Pod");
-            return Ok(None);
-        }
-    };
-    config.default_retry = false;
-    config.disable_compression = true;
-    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let failed = |error| {
-        let problem = runtime::api_error::api_error(&redact(error)).to_string();
-        ReviewersError { purpose, path: "the Pod's service account".into(), problem }
-    };
-    let below = ClientBuilder::try_from(config).map_err(failed)?.build();
-    let limits = Limits { rate: Some(RATE), request_timeout: Some(TIMEOUT), single_attempt: true, ..Limits::default() };
-    Ok(Some(wrap(&below, &host, &user_agent.with_suffix(""), &limits, metrics)))
+/// Returns `true` if this process has a Pod's identity.
+fn is_in_a_pod(purpose: &str) -> bool {
+    let problem = Config::incluster().err();
+    if let Some(error) = &problem {
+        tracing::debug!(%error, purpose, "not in a Pod");
+    }
+    problem.is_none()
 }

@@ -14,6 +14,12 @@
 - --allow-untagged-cloud=true
 {{- end }}
 - --cluster-name={{ .Values.clusterName }}
+{{- if .Values.apiServer.nodeAddress }}
+{{- fail "apiServer.nodeAddress was removed: a Node has no address before this program has set it, so the Pod could never start; leave it out, or set apiServer.candidates if the node's API server is not on port 6443" }}
+{{- end }}
+{{- with .Values.apiServer.candidates }}
+- --api-server-candidates={{ join "," . }}
+{{- end }}
 - --controllers={{ join "," $controllers }}
 {{- if include "ccm.routes" . }}
 - --cluster-cidr={{ .Values.clusterCIDR }}
@@ -210,18 +216,11 @@ spec:
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args:
         {{- include "ccm.args" . | trim | nindent 8 }}
-      {{- if or .Values.apiServer.host .Values.apiServer.nodeAddress .Values.extraEnv }}
+      {{- if or .Values.apiServer.host .Values.extraEnv }}
       env:
         {{- if .Values.apiServer.host }}
         - name: KUBERNETES_SERVICE_HOST
           value: {{ .Values.apiServer.host | quote }}
-        {{- else if .Values.apiServer.nodeAddress }}
-        - name: KUBERNETES_SERVICE_HOST
-          valueFrom:
-            fieldRef:
-              fieldPath: status.hostIP
-        {{- end }}
-        {{- if or .Values.apiServer.host .Values.apiServer.nodeAddress }}
         - name: KUBERNETES_SERVICE_PORT
           value: {{ .Values.apiServer.port | quote }}
         {{- end }}

@@ -8,11 +8,12 @@ use http::{Request, Uri, header};
 use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::Client;
 use kube::client::Body;
+use runtime::client::Attempt;
 use runtime::clock::Clock;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::diagnosis::{Cause, Situation, explain};
+use crate::diagnosis::{Cause, Situation, explain, remedy_of};
 
 /// The oldest supported version. Older API servers drop `ipMode`, so that every sync would write the Service's status
 /// again.
@@ -106,6 +107,15 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
     findings
 }
 
+/// Returns a warning for each candidate that was tried before the one in use, and failed (APP-175).
+pub(super) fn unused(attempts: &[Attempt]) -> Vec<Finding> {
+    let warning = |attempt: &Attempt| {
+        let text = format!("{} was tried and cannot be used: {}", attempt.url, attempt.problem);
+        Finding::warning("api candidates", text, uncapitalized(&remedy_of(std::slice::from_ref(attempt))))
+    };
+    attempts.iter().map(warning).collect()
+}
+
 /// Returns `true` if requests to this URL pass over a network, unencrypted.
 fn is_open(server: &str) -> bool {
     let Ok(url) = server.parse::<Uri>() else { return false };
@@ -155,6 +165,17 @@ mod tests {
             ("", Severity::Warning),
         ] {
             assert_eq!(judge(&version(text), &situation)[1].severity, severity, "{text}");
+        }
+    }
+
+    #[test]
+    fn failed_candidate_is_a_warning_with_a_remedy() {
+        let attempt = |is_refused| Attempt { url: "https://10.96.0.1".into(), problem: "no answer".into(), is_refused };
+        for (is_refused, part) in [(false, "kube-proxy"), (true, "not of this cluster")] {
+            let [finding] = &unused(&[attempt(is_refused)])[..] else { panic!("one finding") };
+            assert_eq!((finding.severity, finding.check), (Severity::Warning, "api candidates"));
+            assert!(finding.text.contains("https://10.96.0.1 was tried"), "{}", finding.text);
+            assert!(finding.remedy.as_ref().unwrap().contains(part), "{:?}", finding.remedy);
         }
     }
 

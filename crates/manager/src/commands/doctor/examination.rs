@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Finding};
 use kube::Client;
-use runtime::client::ClientError;
+use runtime::client::{Attempt, ClientError};
 use runtime::clock::Clock;
 
 use super::lease::ElectedBy;
@@ -14,6 +14,7 @@ use super::{Names, Report, api, clock, cloud, dns, lease, nodes, orphans, permis
 use crate::commands::read_only_client;
 use crate::controller_set::Settings;
 use crate::diagnosis::Situation;
+use crate::kubernetes;
 use crate::permissions::{Features, controllers_that_run};
 
 /// The installation to examine, and the interfaces to examine it through.
@@ -55,11 +56,12 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
         }
         Ok(clients) => match api::ask(&clients.read_only, subject.clock).await {
             Ok(version) => {
-                report.extend(api::judge(&version, &subject.situation));
+                report.extend(api::judge(&version, &situation(subject)));
+                report.extend(api::unused(&failed_candidates(subject)));
                 Some((clients, version))
             }
             Err(error) => {
-                report.add(api::unreachable(&error, &subject.situation));
+                report.add(api::unreachable(&error, &situation(subject)));
                 None
             }
         },
@@ -106,6 +108,22 @@ async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
     };
     let any = subject.settings.client(super::SUBCOMMAND).await.map_err(text)?;
     Ok(Clients { read_only: read_only_client(subject.settings, super::SUBCOMMAND).await.map_err(text)?, any })
+}
+
+/// Returns the environment, with the API server that was chosen, if there was a choice (APP-175).
+fn situation(subject: &Subject<'_>) -> Situation {
+    match &subject.settings.clients {
+        kubernetes::Clients::Configured(options) if options.api_servers.in_use().is_some() => Situation::find(options),
+        _ => subject.situation.clone(),
+    }
+}
+
+/// Returns the candidates for the API server that could not be used.
+fn failed_candidates(subject: &Subject<'_>) -> Vec<Attempt> {
+    match &subject.settings.clients {
+        kubernetes::Clients::Configured(options) => options.api_servers.failed(),
+        kubernetes::Clients::Shared(_) => Vec::new(),
+    }
 }
 
 fn features(subject: &Subject<'_>) -> Features {

@@ -11,6 +11,13 @@ use crate::flags::{HealthListener, OnCloudConfigChange, ValidationAction};
 pub(super) const OWN: [Row; 17] = [
     row("adopt-nodes", "bool", "false", &["--adopt-nodes"], Opt(|config| config.options.node.adopt)),
     row(
+        "api-server-candidates",
+        "string",
+        "https://127.0.0.1:6443,https://127.0.0.1:6444,https://127.0.0.1:7445,https://127.0.0.1:16443",
+        &["--api-server-candidates=https://10.0.0.1:6443"],
+        Opt(|config| format!("{:?}", config.client_options.api_servers).contains("10.0.0.1:6443")),
+    ),
+    row(
         "cloud-config-change",
         "string",
         "reload",
