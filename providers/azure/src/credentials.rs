@@ -143,7 +143,7 @@ impl Identity {
     }
 
     fn login(&self, endpoints: &CloudEndpoints) -> Result<(Transport, &'static str, &str)> {
-        let is_adfs = self.config.file.others.get("identitySystem").is_some_and(|it| it == "adfs");
+        let is_adfs = self.config.file.identity_system == "adfs";
         let tenant = if is_adfs { "adfs" } else { &self.tenant };
         let template = if is_adfs { "/{tenant}/oauth2/token" } else { "/{tenant}/oauth2/v2.0/token" };
         Ok(((self.connect)(&endpoints.login).build()?, template, tenant))

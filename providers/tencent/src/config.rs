@@ -1,7 +1,7 @@
 //! The configuration: the keys of the cloud configuration, and environment variables. docs/providers/tencent.md is
 //! generated from these declarations.
 
-use cloud_provider::{Environment, Error, Result, Setup};
+use cloud_provider::{Environment, Result, Setup};
 use provider_kit::declared::Kind;
 use provider_kit::document::Document;
 use provider_kit::variables::{Variable, Variables};

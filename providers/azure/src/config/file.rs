@@ -100,6 +100,7 @@ pub struct File {
     pub virtual_machine_rate_limit: RateLimit,
     pub virtual_machine_scale_set_rate_limit: RateLimit,
     pub cloud_config_type: String,
+    pub identity_system: String,
     pub auxiliary_token_provider: Option<AuxiliarySecret>,
 }
 
@@ -117,7 +118,6 @@ pub(crate) const CREDENTIALS: &[&str] = &[
 
 /// Keys that are read elsewhere, and keys that are accepted without effect.
 pub(super) const ELSEWHERE: &[&str] = &[
-    "identitySystem",
     "putVMSSVMBatchSize",
     "routeUpdateIntervalInSeconds",
     "routeUpdateWaitingInSeconds",
