@@ -8,7 +8,7 @@ use super::*;
 use crate::flags::{HealthListener, OnCloudConfigChange, ValidationAction};
 
 /// Rows of all sections of `--help`.
-pub(super) const OWN: [Row; 17] = [
+pub(super) const OWN: [Row; 18] = [
     row("adopt-nodes", "bool", "false", &["--adopt-nodes"], Opt(|config| config.options.node.adopt)),
     row(
         "api-server-candidates",
