@@ -212,7 +212,7 @@ fn a_service_without_nodes_says_which_are_excluded() {
     world.service("web");
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::NoNodes, "1 Nodes are excluded, such as worker-1: a label excludes it");
+    names(&it, State::NoNodes, "the only Node, worker-1, is excluded: a label excludes it");
     names(&world.of_node("worker-1"), State::ExcludedFromLoadBalancers, "keeps the Node out of load balancers");
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Time-out of every wait in these tests.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A served port.
+/// A port that is served with these options.
 struct Port {
     address: SocketAddr,
     _until: DropGuard,

@@ -31,8 +31,6 @@ pub(crate) struct Manifest {
     pub(crate) provider: String,
     pub(crate) exception: Option<String>,
     pub(crate) remark: Option<String>,
-    /// Text of a failure that another change removes; the test accepts it, and the start as well.
-    pub(crate) pending: Option<String>,
 }
 
 /// The liveness probe of a container, at the path `/healthz`.
@@ -51,7 +49,7 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// Returns the table.
+/// Returns the manifests of the table.
 pub(crate) fn manifests() -> Vec<Manifest> {
     serde_saphyr::from_str(include_str!("manifests.yaml")).expect("a table of manifests")
 }

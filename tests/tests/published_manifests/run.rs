@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ccm_tests::wait::until;
@@ -29,23 +29,13 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 const MACHINE_SERVICES: [&str; 4] =
     ["AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "METADATA_ENDPOINT", "OCI_METADATA_BASE_URL"];
 
-/// Result of a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The probe succeeds.
-    Healthy,
-    /// The process ended with the failure that other work removes.
-    Pending,
-}
-
-/// A running container.
+/// A container of a manifest that runs as a process.
 pub(crate) struct Harness {
     process: Mutex<std::process::Child>,
-    /// URL of the probe.
+    /// URL of the health that the manifest probes.
     probe: String,
     /// If set, the manifest has a probe, which must succeed. Otherwise any answer shows that the port is served.
     is_probed: bool,
-    pending: Option<String>,
     /// Mounted files, and the log.
     mounts: TempDir,
     /// Reserves the ports: a bound socket that does not listen does not conflict with the program.
@@ -96,15 +86,15 @@ impl Harness {
         let is_plain = manifest.probe.as_ref().is_some_and(|probe| probe.scheme == "HTTP");
         let port = if manifest.configuration().health_listener.is_some() { health.1 } else { secure.1 };
         let probe = format!("{}://127.0.0.1:{port}/healthz", if is_plain { "http" } else { "https" });
-        let (process, pending, is_probed) = (Mutex::new(process), manifest.pending.clone(), manifest.probe.is_some());
-        Ok(Self { process, probe, is_probed, pending, mounts, _ports: [secure.0, health.0], _until: stop.drop_guard() })
+        let (process, is_probed) = (Mutex::new(process), manifest.probe.is_some());
+        Ok(Self { process, probe, is_probed, mounts, _ports: [secure.0, health.0], _until: stop.drop_guard() })
     }
 
     /// Waits until the probe succeeds.
     ///
     /// # Errors
     /// The end of the process or the last answer, with the end of the log.
-    pub(crate) async fn until_healthy(&self) -> Result<State> {
+    pub(crate) async fn until_healthy(&self) -> Result<()> {
         let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build()?;
         let healthy = until("the health of the container", LIMIT, async || {
             if self.process.lock().try_wait()?.is_some() {
@@ -115,11 +105,9 @@ impl Harness {
             Ok(true)
         });
         let log = self.mounts.path().join("log");
-        match healthy.await.with_context(|| end_of(&log))? {
-            true => Ok(State::Healthy),
-            false if self.pending.as_deref().is_some_and(|text| end_of(&log).contains(text)) => Ok(State::Pending),
-            false => bail!("the process ended: {}", end_of(&log)),
-        }
+        let is_running = healthy.await.with_context(|| end_of(&log))?;
+        ensure!(is_running, "the process ended: {}", end_of(&log));
+        Ok(())
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
 }
 
 /// Returns the values with the spelling of their keys in `known`: of several spellings of a key, the exact one counts,
-/// or else the last one. Calls `unknown` with each key that is not known in any spelling.
+/// or else the last one. A `null` under the exact spelling changes nothing, as in the Go programs. Calls `unknown` with each key that is not known in any spelling.
 pub(super) fn spelt<'v, 'k>(
     values: &'v Map<String, Value>,
     known: &[&'k str],
@@ -77,7 +77,11 @@ pub(super) fn spelt<'v, 'k>(
             unknown(key);
             continue;
         };
-        if exact.is_none() && values.contains_key(*name) {
+        if exact.is_none() && values.get(*name).is_some_and(|value| !value.is_null()) {
+            continue;
+        }
+        let is_known = spelt.iter().any(|(earlier, _)| earlier == name);
+        if is_known && value.is_null() {
             continue;
         }
         spelt.retain(|(earlier, _)| earlier != name);

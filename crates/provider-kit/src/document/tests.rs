@@ -20,6 +20,7 @@ struct File {
     inner: Inner,
     list: Vec<Inner>,
     tags: BTreeMap<String, String>,
+    compartment: String,
 }
 
 fn document(text: &str) -> Result<Document> {
@@ -38,6 +39,8 @@ fn keys_match_without_regard_to_case_and_the_exact_spelling_wins() {
         ("VCN: b\nvcn: a\n", "a"),
         ("VCN: a\nVcn: b\n", "b"),
         ("{\"Vcn\": \"a\"}", "a"),
+        ("vcn: null\nVCN: a\n", "a"),
+        ("VCN: a\nvcn: null\n", "a"),
     ];
     for (text, vcn) in table {
         assert_eq!(read(text).0.vcn.as_deref(), Some(vcn), "{text}");
@@ -75,10 +78,10 @@ fn wrong_type_names_file_line_column_key_and_what_is_accepted() {
 
 #[test]
 fn unknown_keys_are_named_with_their_place() {
-    let warnings = read("vnc: a\ninner:\n  nam: a\n  zebra: s3cret\n").1;
+    let warnings = read("compartmant: a\ninner:\n  nam: a\n  zebra: s3cret\n").1;
     let expected = [
-        "f:1:6: unknown key vnc: did you mean vcn?",
-        "f:3:8: unknown key inner.nam: did you mean name?",
+        "f:1:14: unknown key compartmant: did you mean compartment?",
+        "f:3:8: unknown key inner.nam: nothing reads it",
         "f:4:10: unknown key inner.zebra: nothing reads it",
     ];
     assert_eq!(BTreeMap::from_iter(warnings.iter().map(|it| (&**it, ()))), BTreeMap::from(expected.map(|it| (it, ()))));
@@ -94,7 +97,7 @@ fn broken_text_is_reported_by_its_place_alone() {
 
 #[test]
 fn keys_of_a_type_are_those_of_its_declaration() {
-    assert_eq!(fields::<File>(), ["vcn", "isOn", "rate", "inner", "list", "tags"]);
+    assert_eq!(fields::<File>(), ["vcn", "isOn", "rate", "inner", "list", "tags", "compartment"]);
     let mut document = document("VCN: a\nother: b\n").unwrap();
     let unknown = document.spell(fields::<File>());
     assert_eq!(unknown[0].key, "other");

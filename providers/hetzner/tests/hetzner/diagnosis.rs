@@ -113,7 +113,7 @@ async fn robots_credential_is_tried_once() {
     find(&told(&harness).await, "Failure robot: ROBOT_USER shows no server at all");
     let harness = Harness::default().with_robot();
     harness.fake.add_robot_server(321, "bm-1");
-    find(&told(&harness).await, "Ok robot: the credential shows 1 servers");
+    find(&told(&harness).await, "Ok robot: the credential shows 1 server");
     assert_eq!(harness.fake.count("GET /server"), 1);
 
     let harness = Harness::default().with_robot().set("ROBOT_PASSWORD", "wrong");

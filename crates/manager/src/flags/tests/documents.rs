@@ -94,14 +94,17 @@ fn completions(name: &str) -> String {
 
 #[test]
 fn bash_completes_subcommands_their_flags_and_values() {
-    let script = completions("bash");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), completions("bash")).unwrap();
     for (words, expected) in COMPLETED {
         let quoted = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
         let (last, before) =
             (words[words.len() - 1], if words.len() > 1 { words[words.len() - 2] } else { "ccm-test" });
+        // The script is longer than an argument may be.
         let run = format!(
-            "{script}\nCOMP_WORDS=(ccm-test {quoted}); COMP_CWORD={}\n_ccm__test ccm-test '{last}' '{before}'\n\
+            "source '{}'\nCOMP_WORDS=(ccm-test {quoted}); COMP_CWORD={}\n_ccm__test ccm-test '{last}' '{before}'\n\
              printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            file.path().display(),
             words.len()
         );
         let offered = shell("bash", &["-c", &run]).unwrap();
@@ -111,12 +114,15 @@ fn bash_completes_subcommands_their_flags_and_values() {
 
 #[test]
 fn fish_completes_subcommands_their_flags_and_values() {
-    let script = completions("fish");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), completions("fish")).unwrap();
+    let path = file.path().display();
     for (words, expected) in COMPLETED {
         // Nothing is completed after a flag without its value, because the generated script rejects such a line first.
         let line = words.join(" ").replace(" = ", "=").replace(" =", "=").replace("provider ac", "provider=ac");
         let line = format!("ccm-test {line}");
-        let Some(offered) = shell("fish", &["--no-config", "-c", &format!("{script}\ncomplete -C '{line}'")]) else {
+        let Some(offered) = shell("fish", &["--no-config", "-c", &format!("source '{path}'; complete -C '{line}'")])
+        else {
             return;
         };
         let offered: Vec<_> = offered.lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
