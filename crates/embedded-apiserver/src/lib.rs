@@ -1,6 +1,6 @@
 //! An in-memory Kubernetes API server for demos, tests and fault injection.
 //!
-//! It behaves like kube-apiserver v1.36 for the kinds that a cloud controller manager uses: resourceVersion and
+//! It behaves like kube-apiserver v1.37 for the kinds that a cloud controller manager uses: resourceVersion and
 //! conflicts, paging, watches with bookmarks, the four patch formats with field ownership, finalizers, defaults and
 //! validation, discovery and tables, so that kube-rs and kubectl work against it. There is no etcd, no authentication
 //! beyond tokens, no controller and no garbage collector.

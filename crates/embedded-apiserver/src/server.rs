@@ -70,7 +70,7 @@ impl User {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            version: "v1.36.3".to_owned(),
+            version: "v1.37.2".to_owned(),
             history: 4096,
             request_log: 10_000,
             service_network: Ipv4Addr::new(10, 96, 0, 0),

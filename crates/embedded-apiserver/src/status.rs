@@ -171,13 +171,14 @@ impl ApiError {
     /// Creates the error for an invalid value of `kind`.
     pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[StatusCause]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let mut lines: Vec<String> = Vec::new();
+        // Two validations may find the same mistake, which is reported once.
+        let mut found: Vec<&StatusCause> = Vec::new();
         for cause in causes {
-            let line = format!("{}: {}", cause.field, cause.message);
-            if !lines.contains(&line) {
-                lines.push(line);
+            if !found.contains(&cause) {
+                found.push(cause);
             }
         }
+        let lines: Vec<String> = found.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let text = if lines.len() == 1 { lines.concat() } else { format!("[{}]", lines.join(", ")) };
         let mut details = Map::new();
         if !name.is_empty() {
@@ -190,7 +191,7 @@ impl ApiError {
             details.insert("kind".to_owned(), json!(kind));
         }
         let causes: Vec<Value> =
-            causes.iter().map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field})).collect();
+            found.iter().map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field})).collect();
         details.insert("causes".to_owned(), Value::Array(causes));
         let mut error = Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {text}"));
         error.details = Some(Value::Object(details));

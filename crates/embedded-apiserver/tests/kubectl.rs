@@ -18,7 +18,7 @@ const CONFIG: &str = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"
 
 /// A command line, what it reads, and what its output must contain.
 const SESSION: [(&str, &str, &str); 31] = [
-    ("version", "", "v1.36.3"),
+    ("version", "", "v1.37.2"),
     ("api-resources", "", "leases"),
     ("get nodes", "", "n1     Ready"),
     ("get nodes -o wide", "", "INTERNAL-IP"),

@@ -84,10 +84,7 @@ fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Res
 }
 
 fn patch_value(call: &Call<'_>, prefix: &str) -> Result<Value, ApiError> {
-    let value: Value = serde_json::from_slice(call.body).map_err(|problem| {
-        let detail = if problem.is_eof() { "unexpected end of JSON input".to_owned() } else { problem.to_string() };
-        ApiError::bad_request(format!("{prefix}{detail}"))
-    })?;
+    let value: Value = serde_json::from_slice(call.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
     if !value.is_object() {
         let what = if value.is_array() { "array" } else { "value" };
         return Err(ApiError::bad_request(format!(

@@ -89,7 +89,7 @@ fn check_attributes(call: &Call<'_>, object: &Value, with_subject: bool) -> Resu
         } else {
             "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         };
-        let field = if resource { "spec.nonResourceAttributes" } else { "spec.resourceAttributes" };
+        let field = if resource { "spec.nonResourceAttributes" } else { "spec" };
         causes.push(StatusCause::invalid(field, &Value::Null, detail));
     }
     if with_subject && spec["user"].is_null() && spec["groups"].is_null() {

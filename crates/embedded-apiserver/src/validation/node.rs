@@ -25,11 +25,11 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<StatusCause> {
     }
     causes.extend(taints(new));
     let had = text(before, "providerID");
-    if !had.is_empty() && text(spec, "providerID") != had {
-        causes.push(StatusCause::forbidden(
-            "spec.providerID",
-            "node updates may not change providerID except from \"\" to valid",
-        ));
+    let has = text(spec, "providerID");
+    if !had.is_empty() && has != had {
+        let detail =
+            if has.is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
+        causes.push(StatusCause::invalid("spec.providerID", &Value::Null, detail));
     }
     causes
 }
