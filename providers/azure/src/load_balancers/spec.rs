@@ -133,8 +133,14 @@ impl Spec {
             service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
         };
         for (key, why) in key::REFUSED {
-            if has(key) && config.file.is_basic() {
-                annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it"));
+            if !has(key) {
+                continue;
+            }
+            match config.file.is_basic() {
+                true => annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it")),
+                false => annotations.warning(format!(
+                    "annotation {PREFIX}{key} has no effect with the standard SKU: all Nodes share a load balancer"
+                )),
             }
         }
         let named_subnet = text(annotations.get(&key::SUBNET)).filter(|_| is_internal);
