@@ -110,8 +110,8 @@ fn every_variable_of_the_vendors_is_declared_by_its_provider() {
 fn a_key_that_no_vendor_has_is_reported_in_each_form() {
     for keys in table().into_iter().filter(|keys| !keys.form.is_empty()) {
         let (messages, result) = unknown(&keys.provider, &keys.form.replace("{}", "zzqx"));
-        let is_told = messages.iter().any(|text| text.contains("zzqx"));
-        assert!(is_told, "{} {}: {messages:?} {result:?}", keys.provider, keys.r#struct);
+        // A key without a value is not named: it may be the rest of a secret.
+        assert!(!messages.is_empty(), "{} {}: {messages:?} {result:?}", keys.provider, keys.r#struct);
     }
 }
 
