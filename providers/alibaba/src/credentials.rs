@@ -8,8 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockModeDecrypt, KeyIvInit};
-use cloud_provider::{Error, Result, async_trait};
+use cloud_provider::{ConfigFile, Error, Result, async_trait};
 use jiff::Timestamp;
+use provider_kit::document::Document;
 use provider_kit::signing::AwsCredentials as Keys;
 use provider_kit::tokens::{Issued, Issuer};
 use provider_kit::transport::{Call, Method, Transport};
@@ -195,8 +196,9 @@ fn read_token_file(path: &PathBuf) -> Result<Temporary> {
     let place = path.display();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|err| Error::unauthorized(format!("cannot read the token file {place}: {err}")))?;
-    let file: Result<TokenFile, _> = serde_json::from_str(&text);
-    let file = file.map_err(|_| Error::unauthorized(format!("the token file {place} has no valid JSON")))?;
+    let file = ConfigFile { path: place.to_string(), text };
+    let file = Document::of(&file).and_then(|document| document.read_with_warnings::<TokenFile>());
+    let (file, _) = file.map_err(|_| Error::unauthorized(format!("the token file {place} has no valid JSON")))?;
     if file.expiration <= Timestamp::now() {
         return Err(Error::unauthorized(format!("the token file {place} expired at {}", file.expiration)));
     }
@@ -239,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn token_file_is_decrypted_and_an_expired_one_is_refused() {
+    fn token_file_with_keys_in_any_case_is_decrypted_unless_it_expired() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token-config");
         let key = b"0123456789abcdef0123456789abcdef";
         let write = |expiration: &str| {
             let [id, secret, token] = ["STS.id", "secret", "token"].map(|it| encrypted(it, key));
             let text = serde_json::json!({"access.key.id": id, "access.key.secret": secret, "security.token": token,
-                "expiration": expiration, "keyring": String::from_utf8_lossy(key)});
+                "Expiration": expiration, "KeyRing": String::from_utf8_lossy(key)});
             std::fs::write(&path, text.to_string()).unwrap();
         };
         write("2100-01-01T00:00:00Z");

@@ -1,7 +1,8 @@
 //! Tokens of another tenant that somebody keeps in a Key Vault: a managed identity gets none of its own there.
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{ConfigFile, Error, Result};
 use http::header::AUTHORIZATION;
+use provider_kit::document::Document;
 use provider_kit::transport::Call;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -26,6 +27,13 @@ pub struct AuxiliarySecret {
     pub vault_name: String,
     /// Name of the secret, whose value has `access_token` and `expires_on`.
     pub secret_name: String,
+}
+
+/// The value of such a secret.
+#[derive(Deserialize)]
+struct StoredToken {
+    access_token: String,
+    expires_on: jiff::Timestamp,
 }
 
 impl Config {
@@ -77,8 +85,9 @@ impl AuxiliarySecret {
                 "secret {secret_name} of vault {vault_name} is no JSON with access_token and expires_on"
             ))
         };
-        let token: Value = serde_json::from_str(value).map_err(|_| wrong())?;
-        let ends = token["expires_on"].as_str().and_then(|it| it.parse::<jiff::Timestamp>().ok()).ok_or_else(wrong)?;
-        Ok(json!({"access_token": token["access_token"], "expires_on": ends.as_second()}))
+        let file = ConfigFile { path: String::new(), text: value.to_owned() };
+        let read = Document::of(&file).and_then(|document| document.read_with_warnings::<StoredToken>());
+        let (token, _) = read.map_err(|_| wrong())?;
+        Ok(json!({"access_token": token.access_token, "expires_on": token.expires_on.as_second()}))
     }
 }

@@ -1,6 +1,8 @@
 //! The clouds of Azure, each with endpoints of its own.
 
-use cloud_provider::{Error, Result, Setup};
+use cloud_provider::{ConfigFile, Error, Result, Setup};
+use provider_kit::document::Document;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The endpoints of one cloud.
@@ -103,11 +105,37 @@ impl CloudEndpoints {
     }
 
     fn from_file(text: &str) -> Option<Self> {
-        let file: Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()?;
-        let text =
-            |key: &str| file[key].as_str().filter(|it| !it.is_empty()).map(|it| it.trim_end_matches('/').to_owned());
-        let resource_manager = text("resourceManagerEndpoint")?;
-        let audience = file["tokenAudience"].as_str().map_or_else(|| format!("{resource_manager}/"), str::to_owned);
-        Some(Self { login: text("activeDirectoryEndpoint")?, resource_manager, audience, shown_as: None })
+        let text = text.trim_start_matches('\u{feff}').to_owned();
+        let document = Document::of(&ConfigFile { path: String::new(), text }).ok()?;
+        // The file has endpoints of further services, which nothing reads.
+        let (file, _) = document.read_with_warnings::<EnvironmentFile>().ok()?;
+        let trimmed = |text: String| Some(text.trim_end_matches('/').to_owned()).filter(|text| !text.is_empty());
+        let resource_manager = trimmed(file.resource_manager_endpoint)?;
+        let audience = file.token_audience.unwrap_or_else(|| format!("{resource_manager}/"));
+        Some(Self { login: trimmed(file.active_directory_endpoint)?, resource_manager, audience, shown_as: None })
+    }
+}
+
+/// The file that `AZURE_ENVIRONMENT_FILEPATH` names.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct EnvironmentFile {
+    resource_manager_endpoint: String,
+    active_directory_endpoint: String,
+    token_audience: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_an_environment_file_have_any_case() {
+        let text = r#"{"ResourceManagerEndpoint": "https://a/", "activedirectoryendpoint": "https://b", "name": "x"}"#;
+        let endpoints = CloudEndpoints::from_file(text).unwrap();
+        assert_eq!(
+            (&*endpoints.resource_manager, &*endpoints.login, &*endpoints.audience),
+            ("https://a", "https://b", "https://a/")
+        );
     }
 }

@@ -7,6 +7,7 @@ use cloud_provider::{ConfigFile, Environment, Error, Result, Setup};
 use provider_kit::declared::Value as _;
 use provider_kit::document::Document;
 use secrecy::SecretString;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::{Objects, SecurityMode};
@@ -38,6 +39,9 @@ struct File {
     tags: TagSection,
     metrics: Option<Place>,
     endpoint: Option<String>,
+    /// Accepted without effect, as by the Go program: the endpoints follow from the region.
+    #[serde(rename = "regionKey")]
+    _region_key: IgnoredAny,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,6 +61,9 @@ struct AuthSection {
     use_instance_principals: bool,
     config_file: Option<String>,
     profile: Option<String>,
+    /// Accepted without effect, as by the Go program: the endpoints follow from the region.
+    #[serde(rename = "regionKey")]
+    _region_key: IgnoredAny,
 }
 
 fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<Option<SecretString>, D::Error> {
@@ -91,6 +98,13 @@ struct RateSection {
 struct TagSection {
     load_balancer: Option<Tags>,
     common: Tags,
+    /// The file may be shared with Oracle's CSI drivers, which read these tags.
+    #[serde(rename = "blockVolume")]
+    _block_volume: IgnoredAny,
+    #[serde(rename = "fss")]
+    _file_storage: IgnoredAny,
+    #[serde(rename = "lustre")]
+    _lustre: IgnoredAny,
 }
 
 /// An API key of a user.

@@ -226,6 +226,27 @@ provider_kit::declare! {
 }
 
 provider_kit::declare! {
+    /// Keys that are accepted without effect, as by the Go cloud-controller-manager: the file may be shared with the
+    /// Cinder CSI driver, or be older than Octavia.
+    pub INERT: "[";
+
+    /// Read by the Cinder CSI driver.
+    pub NODE_VOLUME_ATTACH_LIMIT: String = "BlockStorage] node-volume-attach-limit";
+    /// Read by the Cinder CSI driver.
+    pub RESCAN_ON_RESIZE: String = "BlockStorage] rescan-on-resize";
+    /// Read by the Cinder CSI driver.
+    pub IGNORE_VOLUME_AZ: String = "BlockStorage] ignore-volume-az";
+    /// Read by the Cinder CSI driver.
+    pub IGNORE_VOLUME_MICROVERSION: String = "BlockStorage] ignore-volume-microversion";
+    /// Version of Cinder's API, in old files.
+    pub BS_VERSION: String = "BlockStorage] bs-version";
+    /// Names of devices of volumes, in old files.
+    pub TRUST_DEVICE_PATH: String = "BlockStorage] trust-device-path";
+    /// Choice between Octavia and its predecessor, which no longer exists.
+    pub USE_OCTAVIA: String = "LoadBalancer] use-octavia";
+}
+
+provider_kit::declare! {
     /// The environment variables of the provider.
     pub VARIABLES: "O";
 

@@ -102,6 +102,8 @@ pub struct File {
     pub cloud_config_type: String,
     pub identity_system: String,
     pub auxiliary_token_provider: Option<AuxiliarySecret>,
+    #[serde(rename = "aadMSIDataPlaneIdentityPath")]
+    pub data_plane_identity: String,
 }
 
 /// Keys of credentials, which are read where a token is requested.
@@ -151,7 +153,8 @@ impl File {
     pub(crate) fn spell(document: &mut Document) -> Vec<String> {
         let own = [fields::<Self>(), fields::<RateLimit>(), CREDENTIALS, ELSEWHERE].concat();
         let is_tuning = |key: &str| {
-            ["RateLimit", "CacheTTLInSeconds", "cloudProviderBackoff"].iter().any(|part| key.contains(part))
+            let key = key.to_ascii_lowercase();
+            ["ratelimit", "cachettlinseconds", "cloudproviderbackoff"].iter().any(|part| key.contains(part))
         };
         let unknown = document.spell(&own).into_iter().filter(|unspelt| !is_tuning(&unspelt.key));
         unknown.map(|unspelt| unspelt.warning).collect()
@@ -236,6 +239,10 @@ pub(super) fn refused(file: &File) -> Vec<String> {
         (
             !matches!(preconfigured, "" | "internal" | "external" | "all"),
             "preConfiguredBackendPoolLoadBalancerTypes: only internal, external and all are supported",
+        ),
+        (
+            !file.data_plane_identity.is_empty(),
+            "aadMSIDataPlaneIdentityPath is not supported; use a managed identity or workload identity",
         ),
         (is_unknown, "cloudConfigType: only file, secret and merge are supported"),
         (

@@ -133,8 +133,14 @@ impl Spec {
             service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
         };
         for (key, why) in key::REFUSED {
-            if has(key) && config.file.is_basic() {
-                annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it"));
+            if !has(key) {
+                continue;
+            }
+            match config.file.is_basic() {
+                true => annotations.mistake(format!("annotation {PREFIX}{key}: {why}; remove it")),
+                false => annotations.warning(format!(
+                    "annotation {PREFIX}{key} has no effect with the standard SKU: all Nodes share a load balancer"
+                )),
             }
         }
         let named_subnet = text(annotations.get(&key::SUBNET)).filter(|_| is_internal);
@@ -373,4 +379,27 @@ fn security(
         }
     }
     Some(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::{ConfigFile, Environment, Setup};
+
+    use super::*;
+
+    #[test]
+    fn load_balancer_mode_has_no_effect_with_the_standard_sku_and_is_refused_with_basic() {
+        let mode = "service.beta.kubernetes.io/azure-load-balancer-mode";
+        let mut service = Service::default();
+        service.metadata.annotations = Some([(mode.to_owned(), "second".to_owned())].into());
+        let review = |text: &str| {
+            let file = ConfigFile { path: "azure.json".to_owned(), text: text.to_owned() };
+            let setup = Setup { environment: Environment::default().offline(), ..Setup::of(file) };
+            Spec::of(&service, &Config::read(&setup).unwrap()).review()
+        };
+        let standard = review("loadBalancerSku: standard");
+        assert!(standard.warnings.iter().any(|text| text.contains(mode) && text.contains("has no effect")));
+        assert!(!standard.errors.iter().any(|text| text.contains(mode)), "{:?}", standard.errors);
+        assert!(review("loadBalancerSku: basic").errors.iter().any(|text| text.contains(mode)));
+    }
 }

@@ -48,7 +48,7 @@ impl Config {
             files,
             warnings: Vec::new(),
         };
-        file.unknown(SECTIONS);
+        file.unknown(&[SECTIONS, &[INERT]].concat());
         let warnings = [file.warnings(), variables.warnings()].concat();
         // All of them are lenient; their warnings are in the log.
         variables.finish()?;
