@@ -173,7 +173,7 @@ mod tests {
         let attempt = |is_refused| Attempt { url: "https://10.96.0.1".into(), problem: "no answer".into(), is_refused };
         for (is_refused, part) in [(false, "kube-proxy"), (true, "not of this cluster")] {
             let [finding] = &unused(&[attempt(is_refused)])[..] else { panic!("one finding") };
-            assert_eq!((finding.severity, finding.check), (Severity::Warning, "api candidates"));
+            assert_eq!((finding.severity, finding.check.as_str()), (Severity::Warning, "api candidates"));
             assert!(finding.text.contains("https://10.96.0.1 was tried"), "{}", finding.text);
             assert!(finding.remedy.as_ref().unwrap().contains(part), "{:?}", finding.remedy);
         }
