@@ -66,7 +66,7 @@ fn candidate(text: &str) -> Result<Uri, String> {
 }
 
 /// Result of a probe of one candidate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     /// The server is verified and ready.
     Ready,
@@ -110,14 +110,14 @@ mod tests {
         let (ready, ill, failed) = (Some(Probe::Ready), Some(Probe::Unhealthy), Some(Probe::Failed));
         let table: [(&[Option<Probe>], Decision); 9] = [
             (&[], Decision::Nothing),
-            (&[None, ready.clone()], Decision::Pending),
-            (&[ready.clone(), None], Decision::Use(0)),
-            (&[ready.clone(), ready.clone()], Decision::Use(0)),
-            (&[failed.clone(), ready.clone(), None], Decision::Use(1)),
-            (&[ill.clone(), ready.clone()], Decision::Use(1)),
-            (&[failed.clone(), ill.clone(), None], Decision::Pending),
-            (&[failed.clone(), ill.clone(), failed.clone()], Decision::Use(1)),
-            (&[failed.clone(), failed.clone()], Decision::Nothing),
+            (&[None, ready], Decision::Pending),
+            (&[ready, None], Decision::Use(0)),
+            (&[ready, ready], Decision::Use(0)),
+            (&[failed, ready, None], Decision::Use(1)),
+            (&[ill, ready], Decision::Use(1)),
+            (&[failed, ill, None], Decision::Pending),
+            (&[failed, ill, failed], Decision::Use(1)),
+            (&[failed, failed], Decision::Nothing),
         ];
         for (probes, expected) in table {
             assert_eq!(decide(probes), expected, "{probes:?}");
