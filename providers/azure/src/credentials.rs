@@ -20,7 +20,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::clouds::{CloudEndpoints, METADATA, METADATA_VERSION};
-use crate::config::{CREDENTIALS, Config};
+use crate::config::{CREDENTIALS, Config, IdentityKind};
 use crate::config_secret::ConfigSecret;
 
 /// The metadata service of a machine, and the variable by which Azure's own clients know another one.
@@ -104,6 +104,7 @@ impl Identity {
         let mut file = Document::of(&ConfigFile { path: path.to_owned(), text: text.unwrap_or_default() })?;
         // Other keys are reported where the configuration is read.
         file.spell(CREDENTIALS);
+        let kind = IdentityKind::read(&file)?;
         let file = Value::Object(file.values().clone());
         let value = |key: &str| match &file[key] {
             Value::String(text) => text.clone(),
@@ -118,12 +119,12 @@ impl Identity {
             text.map_err(|_| Error::invalid(format!("{key}: {path} is no text; {TO_PEM}")))
         };
         let client = value("aadClientId");
-        if file["useFederatedWorkloadIdentityExtension"] == true {
+        if kind.use_federated_workload_identity_extension {
             let token = or(value("aadFederatedTokenFile"), "AZURE_FEDERATED_TOKEN_FILE");
             let token = read(&token, "aadFederatedTokenFile")?;
             return Ok((Credential::Federated(token), or(client, "AZURE_CLIENT_ID")));
         }
-        if file["useManagedIdentityExtension"] == true {
+        if kind.use_managed_identity_extension {
             let id = value("userAssignedIdentityID");
             let parameter = if id.contains("/subscriptions/") { "msi_res_id" } else { "client_id" };
             return Ok((Credential::Managed((!id.is_empty()).then_some((parameter, id))), client));

@@ -127,7 +127,9 @@ pub enum ClientError {
     /// client-go's sentence, which operators know.
     #[error(
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable \
-         (--kubeconfig and --master are not set, and this is not a Pod with a service account: {source})"
+         (--kubeconfig and --master are not set, and this is not a Pod with a service account: {source}; outside of a Pod set \
+         --kubeconfig; a Pod needs automountServiceAccountToken: true for the files in \
+         /var/run/secrets/kubernetes.io/serviceaccount)"
     )]
     Nothing {
         /// The reason for which the in-cluster configuration cannot be used.

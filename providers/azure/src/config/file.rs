@@ -118,6 +118,26 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     "aadFederatedTokenFile",
 ];
 
+/// Keys that choose the kind of the credential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct IdentityKind {
+    pub(crate) use_managed_identity_extension: bool,
+    pub(crate) use_federated_workload_identity_extension: bool,
+}
+
+impl IdentityKind {
+    /// Reads the keys of a document whose keys are spelt.
+    ///
+    /// # Errors
+    /// *Invalid* if a value is neither true nor false.
+    pub(crate) fn read(document: &Document) -> Result<Self> {
+        let mut own = document.clone();
+        own.retain(|key, _| fields::<Self>().contains(&key));
+        own.read()
+    }
+}
+
 /// Keys that are read elsewhere, and keys that are accepted without effect.
 pub(super) const ELSEWHERE: &[&str] = &[
     "putVMSSVMBatchSize",
@@ -166,6 +186,7 @@ impl File {
         let [mut own, mut limits] = [document.clone(), document.clone()];
         own.retain(|key, _| is_of(fields::<Self>(), key));
         limits.retain(|key, _| is_of(fields::<RateLimit>(), key));
+        IdentityKind::read(document)?;
         let (file, warnings) = own.read_with_warnings::<Self>()?;
         Ok((Self { rate_limit: limits.read()?, ..file }, warnings))
     }

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use provider_kit::document::Document;
 use serde_json::{Value, json};
 
-pub(crate) use self::file::CREDENTIALS;
+pub(crate) use self::file::{CREDENTIALS, IdentityKind};
 pub use self::file::{File, PoolKind};
 use self::file::{RELOADED, refused};
 pub use crate::auxiliary_tokens::AuxiliarySecret;

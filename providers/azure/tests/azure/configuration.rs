@@ -63,6 +63,10 @@ fn settings_that_are_not_supported_are_refused_by_name() {
         (json!({"auxiliaryTokenProvider": {"vaultName": "keys"}}), "needs subscriptionID, resourceGroup"),
         (json!({"cloudConfigType": "vault"}), "only file, secret and merge"),
         (json!({"tagsMap": "a"}), "tagsMap must be keys with values, not a text"),
+        (
+            json!({"useManagedIdentityExtension": "perhaps"}),
+            "useManagedIdentityExtension must be true or false, not a text",
+        ),
         (json!({"maximumLoadBalancerRuleCount": "a"}), "maximumLoadBalancerRuleCount must be a whole number from 0 to"),
         (json!({"location": 7}), "none"),
         (json!({"vmCacheTTLInSeconds": 60, "cloudProviderBackoff": true, "loadBalancerRateLimit": {}}), "none"),
