@@ -37,7 +37,7 @@ pub(crate) struct Manifest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Probe {
-    /// `HTTP` or `HTTPS`.
+    /// Scheme of the probe: `HTTP` or `HTTPS`.
     pub(crate) scheme: String,
     /// Port on the address of the Pod.
     pub(crate) port: u16,

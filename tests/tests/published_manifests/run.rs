@@ -1,4 +1,4 @@
-//! One container as a process, between an embedded API server and a cloud that does not answer.
+//! A container as a process, between an embedded API server and a cloud that does not answer.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
