@@ -66,7 +66,7 @@ pub fn all_are_foreign<'a>(provider: &dyn CloudProvider, nodes: impl IntoIterato
 #[must_use]
 pub fn why_no_target(provider: &dyn CloudProvider, node: &Node) -> Option<NodeIdentity> {
     let identity = NodeIdentity::of(provider, node);
-    let (needs_id, needs_ours) = match provider.load_balancers().map(|balancers| balancers.target_identity()) {
+    let (needs_id, needs_ours) = match provider.load_balancers().map(cloud_provider::LoadBalancers::target_identity) {
         Some(TargetIdentity::Addresses | TargetIdentity::None) => (false, false),
         Some(TargetIdentity::AddressesAndProviderId) => (true, false),
         Some(TargetIdentity::ProviderIdOrName) => (false, true),

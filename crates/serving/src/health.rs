@@ -190,7 +190,6 @@ impl Health {
     /// Returns the routes for callers without TLS, whom nothing authenticates: of `/healthz`, `/livez` and `/readyz` those
     /// that `always_allow_paths` permits to everybody, for GET and HEAD. All other requests get 400, as on a port that
     /// serves TLS alone.
-    #[must_use]
     pub fn plain_routes(&self, always_allow_paths: &[String]) -> Router {
         let mut router = Router::new();
         for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {

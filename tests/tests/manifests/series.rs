@@ -174,7 +174,7 @@ pub(crate) fn each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence() -> Re
         }
     }
     let documents = read(&["alerts/ccm-rs.rules.yaml"])?;
-    for rule in documents[0]["groups"].as_array().into_iter().flatten().flat_map(|group| group["rules"].as_array()) {
+    for rule in documents[0]["groups"].as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array()) {
         for rule in rule {
             let name = rule["alert"].as_str().context("a rule that is no alert")?;
             for part in ["summary", "description", "runbook"] {

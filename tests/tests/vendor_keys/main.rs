@@ -1,5 +1,7 @@
 //! Keys of the vendors' configuration files, and their environment variables: each has a use, or a reason.
 
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};

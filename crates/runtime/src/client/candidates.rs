@@ -39,7 +39,7 @@ impl FromStr for ApiServerCandidates {
 
 impl fmt::Display for ApiServerCandidates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.0.iter().map(|url| shown(url)).collect();
+        let urls: Vec<_> = self.0.iter().map(shown).collect();
         f.write_str(&urls.join(","))
     }
 }
