@@ -63,6 +63,9 @@ pub trait SyncCallbacks: Send + Sync {
     /// request is sent for this annotation alone.
     fn set_load_balancer_id(&self, _id: &str) {}
 
+    /// Reports a warning about the Service's load balancers. Controllers write an event from it.
+    fn warn(&self, _warning: &LoadBalancerWarning) {}
+
     /// Writes these addresses to the Service's status now, and the annotations that were requested so far. Called
     /// before the load balancer behind the old addresses is deleted.
     ///
@@ -83,6 +86,31 @@ pub trait SyncCallbacks: Send + Sync {
 /// Callbacks that ignore all calls.
 impl SyncCallbacks for () {
     fn on_plan(&self, _plan: &Plan) {}
+}
+
+/// A warning about the load balancers of a Service, for its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadBalancerWarning {
+    /// The load balancer is going to be replaced by a new one, with another address or after an interruption.
+    Replacing {
+        /// The load balancer, the settings that differ, and the order.
+        text: String,
+    },
+    /// A second load balancer carries the Service's owner tags. It stays.
+    Twin {
+        /// Both load balancers, and what to do.
+        text: String,
+    },
+}
+
+impl LoadBalancerWarning {
+    /// Returns the text for people.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Replacing { text } | Self::Twin { text } => text,
+        }
+    }
 }
 
 /// The steps that lead from the observed to the desired state of a Service, in order. Empty if the states agree.

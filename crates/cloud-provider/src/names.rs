@@ -50,6 +50,9 @@ pub const ANNOTATION_ABANDON_LOAD_BALANCER: &str = "ccm-rs/abandon-load-balancer
 /// Service annotation of ccm-rs: the ID of the load balancer in the cloud, if the provider has no annotation of its own
 /// for it.
 pub const ANNOTATION_LOAD_BALANCER_ID: &str = "ccm-rs/load-balancer-id";
+/// Service annotation of ccm-rs: the IDs of the load balancers that the Service has left in a move and that are being
+/// deleted, separated by commas. Removed when they are deleted.
+pub const ANNOTATION_SUPERSEDED: &str = "ccm-rs/superseded-load-balancers";
 
 /// Placeholder name of a volume that is still being provisioned (PROV-79).
 pub const VOLUME_PLACEHOLDER: &str = "placeholder-for-provisioning";
@@ -167,6 +170,7 @@ mod tests {
             (CONDITION_LOAD_BALANCER_READY, "ccm-rs/LoadBalancerReady"),
             (ANNOTATION_ABANDON_LOAD_BALANCER, "ccm-rs/abandon-load-balancer"),
             (ANNOTATION_LOAD_BALANCER_ID, "ccm-rs/load-balancer-id"),
+            (ANNOTATION_SUPERSEDED, "ccm-rs/superseded-load-balancers"),
             (VOLUME_PLACEHOLDER, "placeholder-for-provisioning"),
             (ZONE_DELIMITER, "__"),
             (DEFAULT_CLUSTER_NAME, "kubernetes"),

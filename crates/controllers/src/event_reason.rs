@@ -87,6 +87,10 @@ reasons! {
     BalancerDeletionHeld = "LoadBalancerDeletionHeld",
     /// A load balancer differs from its Service's spec.
     Drift = "LoadBalancerDrift",
+    /// A load balancer is about to be replaced by a new one.
+    Replacing = "ReplacingLoadBalancer",
+    /// A second load balancer carries the owner tags of a Service, and stays.
+    Twin = "LoadBalancerTwin",
 }
 
 impl EventReason {

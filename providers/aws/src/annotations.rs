@@ -42,9 +42,7 @@ const GROUP_ATTRIBUTES: Kind<BTreeMap<String, String>> = Kind::of(
     },
 )
 .verbatim();
-const INTERNAL: Kind<bool> = Kind::of("empty or `false`, or any other text for an internal load balancer", |text| {
-    Some(!text.is_empty() && text != "false")
-});
+const INTERNAL: Kind<bool> = Kind::one_of(&[("true", true), ("0.0.0.0/0", true), ("false", false), ("", false)]);
 const TAGS: Kind<BTreeMap<String, String>> = Kind::of("a comma list of key=value", |text| {
     let pairs = forms::items(text).map(|item| item.split_once('=').unwrap_or((item, "")));
     Some(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
@@ -75,7 +73,8 @@ provider_kit::declare! {
     /// Kind of load balancer. `nlb-ip` and `external` leave the Service to another controller. A Service that changes its kind gets
     /// a new load balancer before it loses the old one.
     pub TYPE: BalancerKind = "type", default_description("a classic load balancer");
-    /// Addresses of the VPC instead of public ones. A later change has no effect.
+    /// Addresses of the VPC instead of public ones. AWS does not change the scheme of a load balancer, so a later change is
+    /// refused.
     pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
     /// Subnets: IDs, or values of the tag `Name`. A network load balancer without the annotation keeps its subnets.
     pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone");

@@ -137,6 +137,29 @@ pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
     })
 }
 
+/// Checks that a provider ID does not name another region, or an account: an instance there cannot be read, so it is unknown if
+/// it exists.
+///
+/// # Errors
+/// *Invalid*, naming the place.
+fn check_place(provider_id: &str, region: Option<&str>) -> Result<()> {
+    let Some(("aws", path)) = provider_id.split_once("://") else { return Ok(()) };
+    let (account, path) = path.split_once('/').unwrap_or((path, ""));
+    if !account.is_empty() {
+        return Err(Error::invalid(format!(
+            "provider ID {provider_id:?} names account {account:?}, which is not read; the form is aws:///<zone>/<instance ID>"
+        )));
+    }
+    let zone = path.split_once('/').map(|(zone, _)| zone).and_then(region_of);
+    match (zone, region) {
+        (Some(there), Some(ours)) if there != ours => Err(Error::invalid(format!(
+            "provider ID {provider_id:?} names region {there}, but the configuration is for region {ours}: it is unknown if the \
+             instance exists"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the instance ID in the name of a Node that is named by its resource, such as `i-0abc.us-west-2.compute.internal`.
 pub(crate) fn id_in_name(name: &str) -> Option<&str> {
     name.starts_with("i-").then(|| name.split('.').next().unwrap_or(name))
@@ -255,6 +278,7 @@ impl MachineSource for Source {
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        check_place(provider_id, self.api.config.region.as_deref())?;
         machine_id(provider_id)
     }
 

@@ -64,7 +64,7 @@ impl Ec2 {
         let routes = VpcRoutes::new(api.clone(), inventory.clone());
         let (labels, grace) = (Labels::new(api.clone()), api.config.grace);
         Ok(Self {
-            load_balancers: load_balancers::balancers(api.clone(), inventory.clone()),
+            load_balancers: load_balancers::balancers(api.clone(), inventory.clone(), &cluster),
             routes: RouteTable::new(routes, cluster.clone()),
             nodes: Nodes { inventory, labels, grace },
             tagger: tagger.map(Arc::new),

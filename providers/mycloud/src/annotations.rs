@@ -22,8 +22,11 @@ provider_kit::declare! {
     /// Service.
     pub ADOPT: bool = "adopt", default("false");
     /// Permits the replacement of the load balancer, with another address, if another network, VPC, subnet, family or
-    /// address requires it.
+    /// address requires it. The new load balancer works before the old one is deleted.
     pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
+    /// Permits an interruption, in addition to `dlb-allow-recreate`: the old load balancer is deleted first, because the
+    /// new one needs its address.
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
     /// Static or reserved address. Default: `spec.loadBalancerIP`.
     pub IP: IpAddr = "ip";
     /// Address families of the load balancer. Default: those of the Service.

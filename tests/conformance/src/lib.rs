@@ -63,6 +63,9 @@ macro_rules! conformance {
             credential_that_changes_amid_a_deletion_loses_no_load_balancer
             refused_quota_is_reported_and_tried_again
             protected_load_balancers_stay_until_the_protection_ends
+            services_are_deleted_after_their_machines
+            twins_of_load_balancers_stay_and_are_reported
+            settings_of_the_creation_that_change_are_done_or_refused
             unowned_load_balancers_are_adopted_or_refused
             moved_services_stay_reachable_and_leave_nothing_behind
             drift_is_repaired_at_the_next_sync

@@ -141,6 +141,17 @@ pub trait CloudProfile: Send + Sync + 'static {
         None
     }
 
+    /// Copies every load balancer by hand, with its owner tags and under another ID and address; `false` if the fake
+    /// cannot.
+    fn add_twins(&self) -> bool {
+        false
+    }
+    /// Returns the patch of a Service that chooses another value for a setting that the cloud only takes when a load
+    /// balancer is created, and that the cloud chose by itself; `None` if there is none.
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        None
+    }
+
     /// Prepares a new fake for this number of machines, which are targets of many load balancers: limits, the length of
     /// pages.
     fn prepare(&mut self, _machines: usize) {}

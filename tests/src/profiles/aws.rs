@@ -375,6 +375,11 @@ impl CloudProfile for AwsCloud {
         Some(json!({"metadata": {"annotations": Self::annotations(other)}}))
     }
 
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        let key = "service.beta.kubernetes.io/aws-load-balancer-internal";
+        Some(json!({"metadata": {"annotations": {key: "true"}}}))
+    }
+
     fn prepare(&mut self, _machines: usize) {
         let mut cloud = self.fake.lock();
         (cloud.page, cloud.limits) = (1000, [(1_000_000, 1); 2]);

@@ -208,6 +208,15 @@ impl CloudProfile for SimulatedCloud {
         Some(Namesake::Refused)
     }
 
+    fn add_twins(&self) -> bool {
+        for it in self.0.load_balancers() {
+            let name = format!("twin-of-{}", it.id);
+            let spec = LoadBalancerSpec { name, address: String::new(), ..it.spec };
+            self.0.add_load_balancer(spec);
+        }
+        true
+    }
+
     /// Makes operations immediate, because polls for their end would be counted.
     fn prepare(&mut self, _machines: usize) {
         self.0.set_options(Options::default());

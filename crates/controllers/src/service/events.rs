@@ -1,6 +1,6 @@
 //! Events on a Service: those of SVC-90, and further ones.
 
-use cloud_provider::Service;
+use cloud_provider::{LoadBalancerWarning, Service};
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 
 use crate::event_reason::EventReason;
@@ -31,6 +31,8 @@ pub(super) enum ServiceEvent {
         steps: String,
         is_repaired: bool,
     },
+    /// A warning of the provider kit about the Service's load balancers.
+    Warned(LoadBalancerWarning),
 }
 
 impl ServiceEvent {
@@ -48,6 +50,8 @@ impl ServiceEvent {
             Self::Abandoned(_) => EventReason::Abandoned,
             Self::DeletionHeld(_) => EventReason::BalancerDeletionHeld,
             Self::Drift { .. } => EventReason::Drift,
+            Self::Warned(LoadBalancerWarning::Replacing { .. }) => EventReason::Replacing,
+            Self::Warned(LoadBalancerWarning::Twin { .. }) => EventReason::Twin,
         }
     }
 
@@ -60,7 +64,8 @@ impl ServiceEvent {
             | Self::DeleteFailed(_)
             | Self::Abandoned(_)
             | Self::DeletionHeld(_)
-            | Self::Drift { .. } => EventType::Warning,
+            | Self::Drift { .. }
+            | Self::Warned(_) => EventType::Warning,
         }
     }
 
@@ -77,6 +82,7 @@ impl ServiceEvent {
             Self::UpdateFailed { hosts, count, error } => format!(
                 "Error updating load balancer with new hosts {hosts} [node names limited, total number of nodes: {count}], error: {error}"
             ),
+            Self::Warned(warning) => warning.text().to_owned(),
             Self::DeleteFailed(error) => format!("Error deleting load balancer: {error}"),
             Self::Abandoned(name) => format!(
                 "Load balancer {name:?} stays in the cloud, as ccm-rs/abandon-load-balancer requests; delete it in \

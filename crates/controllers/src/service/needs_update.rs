@@ -31,14 +31,25 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
 }
 
 /// Returns `true` if the change requires a sync: [`needs_update`] returns `true`, the change concerns the cleanup of a
-/// Service that needs cleanup, or another writer removed the finalizer of a Service that is not being deleted (by
-/// SVC-21 alone the finalizer would not be added again). A Service that waits for cleanup keeps its back-off across
+/// Service that needs cleanup, or another writer removed the finalizer or the addresses of a Service that is not being
+/// deleted (by SVC-21 alone they would not be written again). A Service that waits for cleanup keeps its back-off across
 /// resyncs and this controller's own status writes (SVC-18).
 #[must_use]
 pub fn needs_sync(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
     needs_update(old, new, options)
         || (needs_cleanup(new) && cleanup_differs(old, new))
         || lost_finalizer(old, new, options)
+        || lost_addresses(old, new, options)
+}
+
+/// Returns `true` if another writer emptied the status of a Service that has a load balancer. This controller empties it
+/// only for a Service that wants none.
+fn lost_addresses(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    let has_addresses = |service: &Service| {
+        let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        balancer.and_then(|balancer| balancer.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+    };
+    wants_load_balancer(new, options) && !is_deleting(new) && has_addresses(old) && !has_addresses(new)
 }
 
 fn lost_finalizer(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
@@ -133,6 +144,25 @@ mod tests {
             other(s);
         });
         assert!(!needs(&service(other), &bare_other), "it is not ours");
+    }
+
+    #[test]
+    fn service_that_loses_its_addresses_needs_a_sync() {
+        let shows = |s: &mut Value| s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+        let empty = |s: &mut Value| s["status"] = json!({"loadBalancer": {"ingress": []}});
+        let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
+        for lost in [service(empty), service(|_| ())] {
+            assert!(needs(&service(shows), &lost));
+            assert!(!needs(&lost, &service(shows)), "our own write");
+        }
+        let cluster_ip = service(|s| s["spec"]["type"] = json!("ClusterIP"));
+        assert!(!needs(&cluster_ip, &cluster_ip), "it wants no load balancer");
+        let deleted = |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let leaving = service(|s| {
+            shows(s);
+            deleted(s);
+        });
+        assert!(!needs(&leaving, &service(deleted)), "it is being deleted");
     }
 
     #[test]

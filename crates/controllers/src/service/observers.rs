@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncCallbacks, async_trait};
+use cloud_provider::{
+    LoadBalancerIngress, LoadBalancerStatus, LoadBalancerWarning, Plan, Result, Service, SyncCallbacks, async_trait,
+};
 use parking_lot::Mutex;
 use runtime::worker_permit::WorkerPermit;
 
@@ -142,6 +144,10 @@ impl SyncCallbacks for EnsureEvents<'_> {
 
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.annotations.lock().insert(key, value);
+    }
+
+    fn warn(&self, warning: &LoadBalancerWarning) {
+        self.controller.record_event(self.service, &ServiceEvent::Warned(warning.clone()));
     }
 
     fn set_load_balancer_id(&self, id: &str) {

@@ -204,6 +204,12 @@ impl Attributes {
         self.all_differences(actual).any(|it| self.is_fixed(&it.key))
     }
 
+    /// Returns `true` if `wanted` has a fixed setting of which these settings say nothing.
+    pub(super) fn lacks_fixed_of(&self, wanted: &Self) -> bool {
+        let mut fixed = wanted.values.iter().filter(|(key, value)| wanted.is_fixed(key) && !value.is_null());
+        fixed.any(|(key, _)| self.get(key).is_none())
+    }
+
     fn all_differences(&self, actual: &Self) -> impl Iterator<Item = Difference> {
         self.values.iter().filter_map(|(key, to)| {
             let from = actual.values.get(key).cloned().unwrap_or(Value::Null);

@@ -63,6 +63,8 @@ enum Next {
 pub(super) enum Ending {
     /// The cloud confirmed the deletion, or there was none.
     Confirmed,
+    /// The cloud confirmed the deletion of what was found; more may be left of an earlier deletion.
+    ReadAgain,
     /// The load balancer was not found.
     NotFound,
     /// The load balancer is protected, and stays.
@@ -116,8 +118,13 @@ impl BalancerSync {
                 self.settle(ResourceSource::Reported, next, context)
             }
             (Stage::Ready(resources, next), Answer::Seen(actual)) => {
-                // A cloud that requests another plan has reported that the deletion is in progress.
-                let is_confirmed = resources == ResourceSource::Reported && matches!(next, Next::Plan);
+                // A cloud that requests another plan has reported that the deletion is in progress, and a cloud that
+                // has accepted all operations of a deletion has seen the load balancer.
+                let is_all_sent = match &next {
+                    Next::Plan => true,
+                    Next::Send(rest) => rest.is_empty() && self.goal.deletes() && !self.planned.is_empty(),
+                };
+                let is_confirmed = resources == ResourceSource::Reported && is_all_sent;
                 self.observe(actual, if is_confirmed { self.ending } else { Ending::NotFound })?;
                 self.annotate(context);
                 self.proceed(next, context)
@@ -215,6 +222,7 @@ impl BalancerSync {
             Step::PlanAgain(shown) => (shown, Next::Plan),
             Step::Gone => return self.gone(Ending::NotFound, context),
             Step::Removed => return self.gone(Ending::Confirmed, context),
+            Step::ReadAgain => return self.gone(Ending::ReadAgain, context),
             Step::Protected => {
                 (self.actual, self.ending) = (None, Ending::Protected);
                 return self.follow(Next::Send(Vec::new()), context);

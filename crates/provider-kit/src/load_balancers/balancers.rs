@@ -8,7 +8,7 @@ use cloud_provider::{
 };
 
 use super::cache::{Found, LoadBalancerCache};
-use super::cloud::{LoadBalancerCloud, NameUniqueness, Options, Scope};
+use super::cloud::{LoadBalancerCloud, NameUniqueness, Options, Replacement, Scope};
 use super::control_read::ControlReads;
 use super::dyn_cloud::{DynLoadBalancerCloud, TypedCloud};
 use super::left_out::LeftOut;
@@ -18,6 +18,7 @@ use super::model::{ObservedLoadBalancer, Shared};
 use super::ownership::{Identity, Others, OwnershipResult, living};
 use super::plan::steps;
 use super::run::Run;
+use super::surplus::Warned;
 use super::sync_goal::{SyncGoal, operations};
 
 /// The load balancers of a cloud: implements `get`, `ensure`, `update_targets`, `delete` and `plan` on top of a
@@ -28,6 +29,8 @@ pub struct LoadBalancerEngine {
     control_reads: ControlReads,
     pub(super) left_out: LeftOut,
     pub(super) locks: Locks,
+    /// The warnings that were reported.
+    pub(super) warned: Warned,
 }
 
 impl LoadBalancerEngine {
@@ -40,6 +43,7 @@ impl LoadBalancerEngine {
             control_reads: ControlReads::default(),
             left_out: LeftOut::default(),
             locks: Locks::default(),
+            warned: Warned::default(),
         }
     }
 
@@ -81,7 +85,8 @@ impl LoadBalancerEngine {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
-            legacy_owner: &|service| cloud.naming(identity.cluster, service).legacy_owner,
+            naming: &|service| cloud.naming(identity.cluster, service),
+            is_shared: &|actual| cloud.lock(actual).is_some(),
             adopts: &|actual| cloud.adopts(actual, identity),
         };
         OwnershipResult::new(found.actuals, identity, &others)
@@ -142,13 +147,19 @@ impl LoadBalancerEngine {
         result: OwnershipResult,
         identity: &Identity<'_>,
     ) -> Result<OwnershipResult> {
-        if !result.is_empty() {
+        // What this process saw and deleted needs no control read.
+        if !result.is_empty() || identity.is_leaving() && self.cache.was_removed(identity.uid()) {
             return Ok(result);
         }
         if self.control_reads.verify(&self.cache, identity, self.caches.get()).await? {
             return Ok(self.decide_ownership(self.cache.find(identity).await?, identity));
         }
         Ok(result)
+    }
+
+    /// Reads the Service's load balancers again after the cloud confirmed their deletion.
+    pub(super) async fn read_again(&self, identity: &Identity<'_>) -> Result<OwnershipResult> {
+        Ok(self.decide_ownership(self.cache.find(identity).await?, identity))
     }
 
     /// Claims a free load balancer for the Service. If two Services of this cluster want to adopt it at the same time,
@@ -211,6 +222,7 @@ impl LoadBalancers for LoadBalancerEngine {
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let identity = self.identity(&request)?;
         self.left_out.forget(identity.uid());
+        self.warned.forget(identity.uid());
         self.sync(&request, &identity, SyncGoal::Deleted).await.map(drop)
     }
 
@@ -271,19 +283,26 @@ impl LoadBalancers for LoadBalancerEngine {
         }
         let wanted = self.cloud().desired(&request, &identity, Scope::Everything).await?;
         let result = self.decide_ownership(self.cache.look_up(&identity).await?, &identity);
-        let result = match result.needs_certain_read() {
+        let mut result = match result.needs_certain_read() {
             true => self.read(&identity).await?,
             false => self.confirm_empty(result, &identity).await?,
         };
-        let actual = result.for_changes()?;
+        let replacement = result.replace(self.cloud(), &wanted, &identity)?;
+        let is_first = matches!(replacement, Some((_, Replacement::OldFirst(_))));
+        let actual = result.for_changes()?.filter(|_| !is_first);
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         let wanted = match actual {
             Some(actual) => self.cloud().fit(wanted, actual, &identity)?,
             None => wanted,
         };
-        let mut plan =
-            steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, SyncGoal::Ensured)?, name);
-        plan.steps.extend(removal(result.surplus(), &identity)?.steps);
+        let mut plan = Plan::default();
+        if let Some((old, Replacement::OldFirst(_))) = replacement {
+            plan.steps.extend(removal(&[old], &identity)?.steps);
+        }
+        let changes = operations(Some(&wanted), actual.map(|actual| &**actual), &identity, SyncGoal::Ensured)?;
+        plan.steps.extend(steps(&changes, name).steps);
+        let (superseded, _) = result.sorted_surplus(self.cloud(), Some(&wanted), &identity, result.is_moving_now());
+        plan.steps.extend(removal(&superseded, &identity)?.steps);
         Ok(plan)
     }
 

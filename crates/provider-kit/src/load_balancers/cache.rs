@@ -33,6 +33,9 @@ const MAX_AGE_BEFORE_DELETION: Duration = Duration::from_secs(5);
 /// creation because of the rate limit.
 const DEFERRED: Duration = Duration::from_secs(60 * 60);
 
+/// The time for which a confirmed deletion is remembered: until the finalizer of the Service is removed.
+const REMOVED: Duration = Duration::from_secs(60 * 60);
+
 /// The time that a poll of one load balancer waits for other polls to join.
 const WINDOW: Duration = Duration::from_millis(250);
 
@@ -69,11 +72,15 @@ struct State {
     /// UIDs of Services whose load balancers were all read with certainty, and the time at which the read began.
     /// Removed by the next request.
     found: HashMap<String, Instant>,
+    /// UIDs of Services whose load balancers this process deleted, as the cloud confirmed, and the time.
+    removed: HashMap<String, Instant>,
     /// UIDs of Services whose creation was deferred: no load balancer existed, and the cloud limited the rate. With the
     /// load balancer's name, and the time.
     deferred: HashMap<String, (String, Instant)>,
     /// UIDs of Services that adopt a load balancer without owner tags, by its ID, and the time of the claim.
     claimed: HashMap<String, (String, Instant)>,
+    /// IDs of load balancers whose cached state is what this process wrote: it lacks the settings that the cloud chose.
+    predicted: HashSet<String>,
     /// Number of single reads since the last list, and the time of the last one.
     spent: usize,
     spent_at: Option<Instant>,
@@ -261,11 +268,34 @@ impl LoadBalancerCache {
         self.state().entries.get(id).map(|entry| entry.at)
     }
 
-    /// Caches the result of a certain read, or of the answer to a write.
+    /// Caches the answer to a write.
     pub(super) fn put(&self, actual: ObservedLoadBalancer) -> Shared {
-        self.put_at(actual, Instant::now())
+        let actual = self.put_at(actual, Instant::now());
+        self.state().predicted.insert(actual.id.clone());
+        actual
     }
 
+    /// Returns `true` if the load balancer was not read since this process wrote it.
+    pub(super) fn is_predicted(&self, id: &str) -> bool {
+        self.state().predicted.contains(id)
+    }
+
+    /// Notes that the cloud confirmed the deletion of all load balancers of this Service.
+    pub(super) fn note_removal(&self, uid: &str) {
+        let mut state = self.state();
+        if state.removed.len() >= MANY {
+            state.removed.retain(|_, at| at.elapsed() < REMOVED);
+        }
+        state.removed.insert(uid.to_owned(), Instant::now());
+    }
+
+    /// Returns `true` if this process deleted the Service's load balancers, and has written none since.
+    pub(super) fn was_removed(&self, uid: &str) -> bool {
+        let state = self.state();
+        state.removed.get(uid).is_some_and(|at| at.elapsed() < REMOVED) && !state.stale.contains(uid)
+    }
+
+    /// Caches the result of a certain read.
     pub(super) fn put_at(&self, actual: ObservedLoadBalancer, at: Instant) -> Shared {
         let actual = self.shared(actual);
         self.state().insert(Entry { actual: Arc::clone(&actual), at, is_certain: true });
@@ -307,6 +337,7 @@ impl LoadBalancerCache {
         let mut state = self.state();
         state.stale.insert(uid.to_owned());
         state.found.remove(uid);
+        state.removed.remove(uid);
         state.deferred.remove(uid);
     }
 
@@ -449,6 +480,7 @@ impl State {
 
     fn remove(&mut self, id: &str) {
         let Some(entry) = self.entries.remove(id) else { return };
+        self.predicted.remove(id);
         for handle in handles(&entry.actual) {
             if let Some(ids) = self.handles.get_mut(handle) {
                 ids.retain(|other| other != id);

@@ -82,6 +82,9 @@ pub enum Applied {
     Gone,
     /// The cloud confirmed the deletion; no operation is left, and no control read is needed.
     Removed,
+    /// The cloud confirmed the deletion of what was found; the load balancer is read once more, because an earlier
+    /// deletion may have been incomplete. No control read is needed.
+    ReadAgain,
     /// The load balancer is protected by a user: it stays, and its deletion is not tried again.
     Protected,
 }
@@ -108,6 +111,7 @@ impl Applied {
             Self::PlanAgain(actual) => Step::PlanAgain(*actual),
             Self::Gone => Step::Gone,
             Self::Removed => Step::Removed,
+            Self::ReadAgain => Step::ReadAgain,
             Self::Protected => Step::Protected,
         }
     }
@@ -120,6 +124,7 @@ pub(super) enum Step<T = ObservedLoadBalancer> {
     PlanAgain(T),
     Gone,
     Removed,
+    ReadAgain,
     Protected,
 }
 
@@ -130,6 +135,7 @@ impl<T> Step<T> {
             Self::PlanAgain(actual) => Step::PlanAgain(change(actual)),
             Self::Gone => Step::Gone,
             Self::Removed => Step::Removed,
+            Self::ReadAgain => Step::ReadAgain,
             Self::Protected => Step::Protected,
         }
     }

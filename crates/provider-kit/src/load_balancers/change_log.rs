@@ -20,7 +20,7 @@ pub(super) fn log_change(
     let (done, after) = match step {
         Step::Done(count, after) => (&operations[..(*count).min(operations.len())], Some(&**after)),
         Step::PlanAgain(after) => (operations, Some(&**after)),
-        Step::Gone | Step::Removed => (operations, None),
+        Step::Gone | Step::Removed | Step::ReadAgain => (operations, None),
         Step::Protected => return,
     };
     let Some(shown) = after.or(before) else { return };

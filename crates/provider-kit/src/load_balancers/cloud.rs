@@ -100,6 +100,22 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
         None
     }
 
+    /// Decides if a load balancer must be replaced, because a setting differs that the cloud does not change in place.
+    /// Called for the load balancer that an `ensure` would change. A cloud that refuses a second load balancer of the
+    /// same name returns no [`Replacement::NewFirst`].
+    ///
+    /// # Errors
+    /// *Invalid*, naming the settings and the annotation that allows a replacement, if the user has not allowed it.
+    fn replacement(
+        &self,
+        _desired: &ResourceGraph,
+        _observed: &ObservedLoadBalancer,
+        _service: &Service,
+        _spec: &Self::Spec,
+    ) -> Result<Replacement> {
+        Ok(Replacement::None)
+    }
+
     /// Decides how to recover from a [failed](super::State::Failed) load balancer that belongs to the Service alone.
     fn recovery(&self, _observed: &ObservedLoadBalancer, _service: &Service) -> Recovery {
         Recovery::Never
@@ -187,6 +203,19 @@ pub enum Adoption {
     /// The load balancer is refused, but would be adopted after the given action, which ends the sentence "Rename or
     /// delete it, or …": `or give it the label x`.
     RefuseUnless(String),
+}
+
+/// The replacement of a load balancer that cannot be changed to the desired state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// The load balancer stays, and is changed in place.
+    None,
+    /// A new load balancer is created first. The old one stays in use until the new one works and the Service shows its
+    /// address. With the settings that differ.
+    NewFirst(String),
+    /// The old load balancer is deleted before the new one is created, for example because both need the same address:
+    /// an interruption, which the user must have allowed. With the settings that differ.
+    OldFirst(String),
 }
 
 /// The recovery of a load balancer that failed.

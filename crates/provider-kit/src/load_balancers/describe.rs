@@ -19,7 +19,8 @@ impl LoadBalancerEngine {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
-            legacy_owner: &|service| cloud.naming(identity.cluster, service).legacy_owner,
+            naming: &|service| cloud.naming(identity.cluster, service),
+            is_shared: &|actual| cloud.lock(actual).is_some(),
             adopts: &|actual| cloud.adopts(actual, &identity),
         };
         let mut descriptions = Vec::new();

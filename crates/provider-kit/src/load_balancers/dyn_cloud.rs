@@ -7,7 +7,8 @@ use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, ServiceRevie
 
 use super::change::{Applied, Change};
 use super::cloud::{
-    Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query, Recovery, Scope,
+    Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query, Recovery,
+    Replacement, Scope,
 };
 use super::machines::Machines;
 use super::model::{ObservedLoadBalancer, ResourceGraph};
@@ -35,6 +36,12 @@ pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
     fn published(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Published;
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String>;
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)>;
+    fn replacement(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+    ) -> Result<Replacement>;
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery;
     fn report(&self, notice: Notice<'_>);
     async fn desired(
@@ -110,6 +117,15 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
 
     fn owner_name(&self, observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         self.cloud.owner_name(observed)
+    }
+
+    fn replacement(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+    ) -> Result<Replacement> {
+        self.cloud.replacement(desired, observed, identity.service, &self.parsed(identity).spec)
     }
 
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {

@@ -28,6 +28,10 @@
 //! * **Moves.** A Service may [request a load balancer](Naming::requested_id). The old load balancer stays in use until
 //!   the requested one works and its address is in the Service's status; then the resources of the old one that the
 //!   Service owns are deleted.
+//! * **Replacements.** A load balancer that [must be replaced](LoadBalancerCloud::replacement) is replaced by a new one
+//!   first, as in a move. An interruption is reported before the old one is deleted.
+//! * **Twins.** A second load balancer with a Service's owner tags is deleted by an `ensure` only if it is proven that
+//!   this program left it behind in a move. Any other twin stays, and is reported.
 //! * **Targets.** The controller decides which Nodes are targets, and an empty set is applied. An unknown set is not
 //!   empty: see [`machine_ids`] (P-25).
 //!
@@ -119,6 +123,7 @@ mod run;
 mod service_sync;
 mod sorted_map;
 mod step;
+mod surplus;
 mod sync_goal;
 mod tags;
 mod targets;
@@ -129,7 +134,7 @@ pub use cache::{MAX_AGE, SETTLING};
 pub use change::{Applied, Change};
 pub use cloud::{
     Adoption, DesiredStateInput, Detail, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query,
-    Recovery, Scope,
+    Recovery, Replacement, Scope,
 };
 pub use control_read::check_account;
 pub use machines::Machines;

@@ -210,6 +210,20 @@ impl ResourceGraph {
         !self.listeners().any(|(_, settings)| settings.text(POOL) == Some(pool))
     }
 
+    /// Returns `true` if traffic can reach targets.
+    pub(super) fn serves(&self) -> bool {
+        self.listeners().next().is_some() && self.targets.iter().any(|(_, targets)| !targets.is_empty())
+    }
+
+    /// Returns `true` if `wanted` chooses a setting of the creation that these resources do not show, although they exist:
+    /// what the cloud chose by itself is missing in a state that this program wrote.
+    pub(super) fn lacks_fixed_of(&self, wanted: &Self) -> bool {
+        let lacks = |(resource, wanted): (&ResourceKey, &Attributes)| {
+            self.resources.get(resource).is_some_and(|actual| actual.lacks_fixed_of(wanted))
+        };
+        wanted.resources.iter().any(lacks)
+    }
+
     /// Returns the targets of a pool; empty if the pool is unknown.
     #[must_use]
     pub fn targets_of(&self, pool: &str) -> Targets {

@@ -1,6 +1,6 @@
 //! Names and owner tags by which a Service's load balancer is known.
 
-use cloud_provider::{Service, default_load_balancer_name};
+use cloud_provider::{LoadBalancerIngress, Service, default_load_balancer_name};
 
 use crate::status::shown;
 
@@ -21,7 +21,7 @@ pub struct Naming {
     /// balancer moves. Only the part of [`ObservedLoadBalancer::id`](super::ObservedLoadBalancer::id) before the first
     /// `/` is compared.
     pub requested_id: Option<String>,
-    /// Addresses that the Service shows in its status.
+    /// Addresses and host names that the Service shows in its status.
     pub published_addresses: Vec<String>,
     /// The kind of load balancer that the Service requests, in a cloud that has several. A Service whose load balancers
     /// have another [`ObservedLoadBalancer::kind`](super::ObservedLoadBalancer::kind) gets a new one, shows its
@@ -33,7 +33,8 @@ impl Naming {
     /// The name `a<UID without dashes>`, no legacy owner tag, and the addresses of the Service's status.
     #[must_use]
     pub fn of(service: &Service) -> Self {
-        let published_addresses = shown(service).iter().filter_map(|ingress| ingress.ip.clone()).collect();
+        let address = |ingress: &LoadBalancerIngress| ingress.ip.clone().or_else(|| ingress.hostname.clone());
+        let published_addresses = shown(service).iter().filter_map(address).collect();
         Self { name: default_load_balancer_name(service), published_addresses, ..Self::default() }
     }
 }

@@ -7,7 +7,11 @@
 //! | of this cluster (by its ID), for a deleted Service | none, or for a deleted Service | adopted |
 //! | none | for this Service | the Service's own |
 //! | none | for another existing Service | refused |
+//! | none | any, while another existing Service shows the load balancer | refused |
 //! | none | none, or for a deleted Service | adopted if the name fits and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
+//!
+//! A Service shows a load balancer in its status, or by its ID in an annotation. Of several Services that do, the one
+//! whose status shows the load balancer has it, and then the oldest: a copy of a Service takes nothing from the original.
 //!
 //! An adopted load balancer gets owner tags before any other change, and is not deleted before that. A load balancer
 //! that the Service [requests](Naming::requested_id) takes precedence over all that it has: the Service moves there.
@@ -15,12 +19,13 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, Cluster, Error, Ownership, Result, Service};
+use cloud_provider::names::{ANNOTATION_LOAD_BALANCER_ID, ANNOTATION_SUPERSEDED};
+use cloud_provider::{Caches, Cluster, Error, Ownership, Result, Service, default_load_balancer_name};
 
 use super::cloud::Adoption;
 #[cfg(doc)]
 use super::cloud::LoadBalancerCloud;
-use super::model::{ObservedLoadBalancer, OwnerTags, Shared, State};
+use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, Shared, State};
 use super::naming::Naming;
 use crate::annotations::Parsed;
 
@@ -40,7 +45,7 @@ pub struct Identity<'a> {
     pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service requests.
     pub requested_id: Option<String>,
-    /// Addresses that the Service shows in its status.
+    /// Addresses and host names that the Service shows in its status.
     pub published_addresses: Vec<String>,
     /// The [kind](Naming::kind) of load balancer that the Service requests.
     pub kind: &'static str,
@@ -74,9 +79,18 @@ impl<'a> Identity<'a> {
     }
 
     /// Returns `true` if the Service shows an address of the load balancer.
-    fn shows(&self, actual: &ObservedLoadBalancer) -> bool {
-        let mut addresses = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
-        addresses.any(|address| self.published_addresses.contains(address))
+    pub(super) fn shows(&self, actual: &ObservedLoadBalancer) -> bool {
+        is_at(actual, &self.published_addresses)
+    }
+
+    /// Returns `true` if the annotation of the Service records the ID of the load balancer.
+    pub(super) fn records(&self, actual: &ObservedLoadBalancer) -> bool {
+        annotation(self.service, ANNOTATION_LOAD_BALANCER_ID) == Some(&*actual.id)
+    }
+
+    /// Returns the IDs of the load balancers that the Service leaves behind, as its annotation records them.
+    pub(super) fn superseded(&self) -> Vec<&str> {
+        annotation(self.service, ANNOTATION_SUPERSEDED).iter().flat_map(|ids| ids.split(',')).collect()
     }
 
     /// Returns the Service as `parse` reads it; `parse` is called once.
@@ -111,6 +125,16 @@ impl Identity<'_> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
         names.chain([self.uid()]).chain(self.legacy_owner.as_deref())
     }
+}
+
+/// Returns `true` if the load balancer has one of these addresses or host names.
+fn is_at(actual: &ObservedLoadBalancer, addresses: &[String]) -> bool {
+    let mut own = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref().or(ingress.hostname.as_ref()));
+    own.any(|address| addresses.contains(address))
+}
+
+fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
+    service.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 fn leaves(service: &Service) -> bool {
@@ -150,6 +174,10 @@ pub(super) struct OwnershipResult {
     pub(super) requested: Option<Result<Shared>>,
     /// The result of the search for the requested load balancer.
     choice: Choice,
+    /// If set, the Service's load balancer is being replaced by a new one.
+    pub(super) is_replacing: bool,
+    /// If set, none of the Service's load balancers fits: a new one is created.
+    pub(super) replaces_all: bool,
 }
 
 /// The search result for the load balancer that a Service requests.
@@ -190,13 +218,17 @@ impl OwnershipResult {
             // address it shows.
             result.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_requested(it) || is_shown(it));
         }
-        // Of two, the requested one comes first; else the one whose address users know.
+        // Of two, the requested one comes first; else the one whose address users know, then the one that serves.
         result.ours.sort_by_cached_key(|actual| {
+            let graph = actual.graph.as_ref();
             (
                 actual.kind != identity.kind,
                 !is_requested(actual),
                 !is_shown(actual),
-                actual.graph.as_ref().is_none_or(|graph| graph.balancer_attributes().is_none()),
+                !identity.records(actual),
+                graph.is_none_or(|graph| graph.balancer_attributes().is_none()),
+                !graph.is_some_and(ResourceGraph::serves),
+                (actual.created.is_none(), actual.created),
                 actual.id.clone(),
             )
         });
@@ -205,7 +237,7 @@ impl OwnershipResult {
     }
 
     /// Returns the Service's own load balancers of the kind that it requests.
-    fn of_its_kind(&self) -> &[Shared] {
+    pub(super) fn of_its_kind(&self) -> &[Shared] {
         self.ours.get(..self.ours.len() - self.of_other_kinds).unwrap_or_default()
     }
 
@@ -214,15 +246,27 @@ impl OwnershipResult {
         Self { ours: own.into_iter().collect(), ..Self::default() }
     }
 
+    /// Returns the result with the load balancer that counts as it was read again; `None` if it no longer exists.
+    pub(super) fn with_first(mut self, seen: Option<Shared>) -> Option<Self> {
+        let seen = seen?;
+        let known = self.ours.iter_mut().chain(&mut self.orphaned).chain(&mut self.named);
+        let known = known.chain(self.requested.iter_mut().flatten());
+        known.filter(|actual| actual.id == seen.id).for_each(|actual| actual.clone_from(&seen));
+        Some(self)
+    }
+
     /// Returns the Service's own load balancers except for the one that counts.
     pub(super) fn surplus(&self) -> &[Shared] {
-        let counts = usize::from(self.requested.is_none() && !self.of_its_kind().is_empty());
+        let has_one = self.requested.is_none() && !self.of_its_kind().is_empty() && !self.replaces_all;
+        let counts = usize::from(has_one);
         self.ours.get(counts..).unwrap_or_default()
     }
 
-    /// Returns `true` if the Service moves to another load balancer: to the requested one, or to one of another kind.
+    /// Returns `true` if the Service moves to another load balancer: to the requested one, to one of another kind, or to
+    /// one that replaces its own.
     pub(super) fn moves(&self) -> bool {
-        !self.surplus().is_empty() && (self.choice == Choice::Found || self.of_other_kinds > 0)
+        let is_elsewhere = self.choice == Choice::Found || self.of_other_kinds > 0 || self.is_replacing;
+        !self.surplus().is_empty() && is_elsewhere
     }
 
     /// Returns `true` if a certain read is needed before any change: the requested load balancer was not seen, or
@@ -273,6 +317,9 @@ impl OwnershipResult {
             return requested.as_ref().map(Some).map_err(Clone::clone);
         }
         self.check_surplus()?;
+        if self.replaces_all {
+            return Ok(None);
+        }
         let found = self.of_its_kind().first().or(self.orphaned.as_ref()).or(self.named.as_ref());
         match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),
@@ -285,8 +332,10 @@ impl OwnershipResult {
 pub(super) struct Others<'a> {
     /// The Services of the cluster.
     pub(super) caches: Option<&'a dyn Caches>,
-    /// Returns the legacy owner tag of a Service.
-    pub(super) legacy_owner: &'a (dyn Fn(&Service) -> Option<String> + Sync),
+    /// Returns the properties by which the load balancer of a Service is known.
+    pub(super) naming: &'a (dyn Fn(&Service) -> Naming + Sync),
+    /// Returns `true` if several Services may share the load balancer.
+    pub(super) is_shared: &'a (dyn Fn(&ObservedLoadBalancer) -> bool + Sync),
     /// Decides if the provider adopts a load balancer without an owner.
     pub(super) adopts: &'a (dyn Fn(&ObservedLoadBalancer) -> Adoption + Sync),
 }
@@ -307,7 +356,10 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
     let has_legacy_tag = |services: &[Arc<Service>]| owner_by_legacy_tag(actual, identity, others, services);
     match (actual.owner_tags.cluster.as_deref(), actual.owner_tags.service.as_deref()) {
         (None, None) if actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner => {
-            Claim::LegacyTagged
+            match shown_by_another(actual, identity, others) {
+                Some(name) => belongs_to(&name),
+                None => Claim::LegacyTagged,
+            }
         }
         (None, None) => match has_legacy_tag(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
@@ -317,7 +369,10 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
                     false => Adoption::Refuse,
                 };
                 if adoption == Adoption::Adopt && matches!(owner, Owner::Gone) {
-                    return Claim::Named;
+                    return match shown_by_another(actual, identity, others) {
+                        Some(name) => belongs_to(&name),
+                        None => Claim::Named,
+                    };
                 }
                 let owner_tags = format!(
                     "{}={}, {}={}",
@@ -396,8 +451,35 @@ fn owner_by_legacy_tag(
 ) -> Owner {
     let is_ours = actual.legacy_owner == identity.legacy_owner;
     owner(identity, services, |it| {
-        !is_ours && actual.legacy_owner.is_some() && (others.legacy_owner)(it) == actual.legacy_owner
+        !is_ours && actual.legacy_owner.is_some() && (others.naming)(it).legacy_owner == actual.legacy_owner
     })
+}
+
+/// Returns the other existing Service that shows a load balancer without owner tags, and has it for that reason: a copy
+/// of a Service names the load balancer of the original in an annotation. The name of a load balancer that contains the
+/// Service's UID cannot be copied.
+fn shown_by_another(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others<'_>) -> Option<String> {
+    let is_named_after_us = actual.name == default_load_balancer_name(identity.service);
+    if is_named_after_us || identity.shows(actual) || (others.is_shared)(actual) {
+        return None;
+    }
+    let id = actual.id.split('/').next();
+    let names = |service: &Service, naming: &Naming| {
+        let stated = [naming.requested_id.as_deref(), annotation(service, ANNOTATION_LOAD_BALANCER_ID)];
+        let is_tagged = actual.legacy_owner.is_some() && naming.legacy_owner == actual.legacy_owner;
+        is_tagged || stated.into_iter().flatten().any(|stated| Some(stated) == id)
+    };
+    let age = |service: &Service| service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let services = others.services();
+    let rest = services.iter().filter(|service| service.metadata.uid.as_deref() != Some(identity.uid()));
+    let rest: Vec<_> = rest.map(|service| (service, (others.naming)(service))).collect();
+    let shows = rest.iter().find(|(_, naming)| is_at(actual, &naming.published_addresses));
+    let is_older = |service: &Service| match (age(service), age(identity.service)) {
+        (Some(theirs), Some(ours)) => theirs < ours,
+        _ => false,
+    };
+    let named = || rest.iter().find(|(service, naming)| names(service, naming) && is_older(service));
+    shows.or_else(named).map(|(service, _)| full_name(service))
 }
 
 /// Returns the Service for which `is_it` holds. A cache that does not even contain the Service at hand proves nothing.
@@ -500,6 +582,7 @@ mod tests {
         let id = case.cluster_has_id.then(|| "c1".to_owned());
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
         let legacy_owner = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("tag of {uid}"));
+        let naming_of = |service: &Service| Naming { legacy_owner: legacy_owner(service), ..Naming::of(service) };
         let (name, legacy_owner_of_us) = ("ours".to_owned(), legacy_owner(&us));
         let naming = Naming {
             name,
@@ -526,7 +609,8 @@ mod tests {
             &identity,
             &Others {
                 caches: Some(&known),
-                legacy_owner: &legacy_owner,
+                naming: &naming_of,
+                is_shared: &|_| false,
                 adopts: &|_| if case.adopts { Adoption::Adopt } else { Adoption::Refuse },
             },
         )
@@ -579,7 +663,8 @@ mod tests {
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others { caches: Some(&known), legacy_owner: &|_| None, adopts: &|_| Adoption::Adopt };
+        let others =
+            Others { caches: Some(&known), naming: &Naming::of, is_shared: &|_| false, adopts: &|_| Adoption::Adopt };
         let named = || {
             Arc::new(ObservedLoadBalancer {
                 id: "named".into(),

@@ -1,6 +1,7 @@
 //! Carries out the actions of a [`ServiceSync`].
 
-use cloud_provider::{LoadBalancerRequest, Result};
+use cloud_provider::names::ANNOTATION_SUPERSEDED;
+use cloud_provider::{LoadBalancerRequest, LoadBalancerWarning, Result};
 use tokio::time::Instant;
 
 use super::balancers::LoadBalancerEngine;
@@ -9,10 +10,11 @@ use super::change_log::log_change;
 use super::cloud::{NameUniqueness, Notice, Scope};
 use super::locks::Held;
 use super::model::{ObservedLoadBalancer, Shared, State};
-use super::ownership::{Identity, OwnershipResult};
+use super::ownership::{Identity, OwnershipResult, full_name};
 use super::plan::Operation;
 use super::service_sync::ServiceSync;
 use super::step::{Action, Answer, Report, ResourceSource};
+use super::surplus;
 use super::sync_goal::SyncGoal;
 use crate::operation::until_done;
 
@@ -42,7 +44,7 @@ impl Run<'_> {
                 Action::Find { is_fresh: false } if self.only.is_some() => {
                     Ok(Answer::Found(OwnershipResult::of(self.only.cloned())))
                 }
-                Action::Find { .. } | Action::VerifyAbsence if self.only.is_some() => {
+                Action::Find { .. } | Action::VerifyAbsence { .. } if self.only.is_some() => {
                     let id = self.only.map(|actual| &*actual.id).unwrap_or_default();
                     balancers.orphan(id, identity).await.map(Answer::Found)
                 }
@@ -54,8 +56,13 @@ impl Run<'_> {
                 Action::Send { actual, operations } => self.send(actual, &operations).await.map(Answer::Sent),
                 Action::Wait { actual, resources } => self.wait(&actual, resources).await.map(Answer::Seen),
                 Action::Read(actual) => balancers.cache.read(&actual.id).await.map(Answer::Seen),
+                Action::Refresh(actual) if balancers.cache.is_predicted(&actual.id) => {
+                    balancers.cache.read(&actual.id).await.map(Answer::Seen)
+                }
+                Action::Refresh(actual) => Ok(Answer::Seen(Some(actual))),
                 Action::Publish(actual) => self.publish(&actual).await.map(|()| Answer::Published),
-                Action::VerifyAbsence => {
+                Action::VerifyAbsence { is_confirmed: true } => balancers.read_again(identity).await.map(Answer::Found),
+                Action::VerifyAbsence { is_confirmed: false } => {
                     balancers.confirm_empty(OwnershipResult::default(), identity).await.map(Answer::Found)
                 }
                 Action::Done(outcome) => return outcome,
@@ -87,8 +94,27 @@ impl Run<'_> {
             Report::Moved { from, to } => {
                 cloud.report(Notice::Moved { service: request.service, from: &from, to: &to });
             }
+            Report::Replacing { from, changes, interrupts } => {
+                self.warn(LoadBalancerWarning::Replacing { text: surplus::replacing(&from, &changes, interrupts) });
+            }
+            Report::Twin { twin, kept } => {
+                self.warn(LoadBalancerWarning::Twin { text: surplus::stays(&twin, &kept) });
+            }
+            Report::Superseded(left) => {
+                let ids: Vec<&str> = left.iter().map(|actual| &*actual.id).collect();
+                request.callbacks.annotate(ANNOTATION_SUPERSEDED, (!ids.is_empty()).then(|| ids.join(",")));
+            }
+            Report::Removed => balancers.cache.note_removal(identity.uid()),
             Report::Outdated => balancers.cache.mark_stale(identity.uid()),
             Report::Unlocked => self.held = None,
+        }
+    }
+
+    /// Reports a warning that was not reported yet in this run of the process.
+    fn warn(&self, warning: LoadBalancerWarning) {
+        if self.balancers.warned.is_new(self.identity.uid(), warning.text()) {
+            tracing::warn!(service = full_name(self.request.service), "{}", warning.text());
+            self.request.callbacks.warn(&warning);
         }
     }
 

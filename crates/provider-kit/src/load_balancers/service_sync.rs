@@ -7,6 +7,7 @@ use std::vec::IntoIter;
 use cloud_provider::{Caches, Error, Result};
 
 use super::balancer_sync::{BalancerSync, Ending};
+use super::cloud::Replacement;
 use super::dyn_cloud::DynLoadBalancerCloud;
 use super::model::{ObservedLoadBalancer, ResourceGraph, Shared, State};
 use super::ownership::{Identity, OwnershipResult};
@@ -35,6 +36,8 @@ pub(super) struct ServiceSync<'a> {
 enum Phase {
     #[default]
     Finding,
+    /// The load balancer is read again, because its cached state lacks what the cloud chose.
+    Refreshing(OwnershipResult),
     /// The load balancer is claimed before it is changed.
     Claiming {
         found: OwnershipResult,
@@ -75,6 +78,8 @@ enum Phase {
         rest: IntoIter<Shared>,
     },
     DeletingFailed(Shared),
+    /// The load balancer is deleted before the one that replaces it is created.
+    DeletingReplaced,
 }
 
 /// The reason why an attempt ended.
@@ -123,13 +128,20 @@ impl<'a> ServiceSync<'a> {
         }
         match (std::mem::take(&mut self.phase), answer) {
             (Phase::Finding, Ok(Answer::Found(found))) => self.found(found),
+            (Phase::Refreshing(found), Ok(Answer::Seen(seen))) => match found.with_first(seen) {
+                Some(found) => self.choose(found),
+                None => self.find_again(),
+            },
             (Phase::Claiming { found, actual }, Ok(Answer::Claimed)) => self.ensure(found, actual),
             (Phase::Claiming { found, .. }, Err(error)) => self.not_ensured(&found, error.into()),
             (Phase::VerifyingAbsence { is_protected }, Ok(Answer::Found(left))) => match left.ours.first() {
                 Some(left) if !is_protected => {
                     self.retry(Error::conflict(format!("{} exists again", left.place())).into())
                 }
-                _ => Action::Done(Ok(None)),
+                _ => {
+                    self.context.reports.extend((!is_protected).then_some(Report::Removed));
+                    Action::Done(Ok(None))
+                }
             },
             (Phase::Publishing { kept, surplus }, Ok(Answer::Published)) => {
                 self.read_surplus(kept, surplus.into_iter())
@@ -152,6 +164,30 @@ impl<'a> ServiceSync<'a> {
                 Err(error) => self.retry(error.into()),
             };
         }
+        let known = found.for_changes().ok().flatten();
+        let graph = known.filter(|_| self.goal == SyncGoal::Ensured).and_then(|actual| actual.graph.as_ref());
+        let lacks = |graph: &ResourceGraph| self.context.desired.as_ref().is_some_and(|it| graph.lacks_fixed_of(it));
+        match known.cloned() {
+            Some(known) if graph.is_some_and(lacks) => {
+                self.phase = Phase::Refreshing(found);
+                Action::Refresh(known)
+            }
+            _ => self.choose(found),
+        }
+    }
+
+    /// Chooses the load balancer that is brought to the goal.
+    fn choose(&mut self, mut found: OwnershipResult) -> Action {
+        match self.replace(&mut found) {
+            Err(error) => return self.not_ensured(&found, error.into()),
+            Ok(Some(_)) if self.has_replaced => return Action::Done(Err(replaced_twice())),
+            Ok(Some(old)) => {
+                self.has_replaced = true;
+                self.phase = Phase::DeletingReplaced;
+                return self.begin(BalancerSync::new(SyncGoal::Superseded, Some(old), false));
+            }
+            Ok(None) => {}
+        }
         match found.for_changes().map(Option::<&Shared>::cloned) {
             Err(error) => self.not_ensured(&found, error.into()),
             // There is no load balancer whose targets could be set; a later `ensure` creates one.
@@ -166,6 +202,20 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
+    /// Decides if the load balancer must be replaced. Returns the one that is deleted before the new one is created.
+    fn replace(&mut self, found: &mut OwnershipResult) -> Result<Option<Shared>> {
+        let Context { cloud, identity, desired, reports, .. } = &mut self.context;
+        let Some(desired) = desired.as_ref().filter(|_| self.goal == SyncGoal::Ensured) else { return Ok(None) };
+        let Some((from, replacement)) = found.replace(*cloud, desired, identity)? else { return Ok(None) };
+        let (changes, interrupts) = match replacement {
+            Replacement::NewFirst(changes) => (changes, false),
+            Replacement::OldFirst(changes) => (changes, true),
+            Replacement::None => return Ok(None),
+        };
+        reports.push(Report::Replacing { from: Arc::clone(&from), changes, interrupts });
+        Ok(interrupts.then_some(from))
+    }
+
     fn ensure(&mut self, found: OwnershipResult, actual: Option<Shared>) -> Action {
         let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
@@ -173,9 +223,19 @@ impl<'a> ServiceSync<'a> {
     }
 
     fn ensured(&mut self, found: &OwnershipResult, actual: Option<Shared>) -> Action {
-        let surplus = found.surplus().to_vec();
+        if self.goal != SyncGoal::Ensured {
+            return Action::Done(Ok(actual));
+        }
+        let Context { cloud, identity, desired, .. } = &self.context;
+        let (surplus, twins) = found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
+        for (twin, kept) in twins.into_iter().zip(actual.iter().cycle()) {
+            self.context.reports.push(Report::Twin { twin, kept: Arc::clone(kept) });
+        }
+        if surplus.is_empty() && !self.context.identity.superseded().is_empty() {
+            self.context.reports.push(Report::Superseded(Vec::new()));
+        }
         match actual {
-            Some(kept) if self.goal == SyncGoal::Ensured && !surplus.is_empty() => {
+            Some(kept) if !surplus.is_empty() => {
                 let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
                 let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
                 self.tag_surplus(kept, surplus, rest.into_iter())
@@ -217,9 +277,17 @@ impl<'a> ServiceSync<'a> {
             // A credential of another project gets "not found" as well.
             Ok(_) if endings.contains(&Ending::NotFound) && self.goal.deletes() => {
                 self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
-                Action::VerifyAbsence
+                Action::VerifyAbsence { is_confirmed: false }
             }
-            Ok(_) if self.goal.deletes() => Action::Done(Ok(None)),
+            Ok(_) if endings.contains(&Ending::ReadAgain) && self.goal.deletes() => {
+                self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
+                Action::VerifyAbsence { is_confirmed: true }
+            }
+            Ok(_) if self.goal.deletes() => {
+                let is_confirmed = !endings.is_empty() && endings.iter().all(|ending| *ending == Ending::Confirmed);
+                self.context.reports.extend(is_confirmed.then_some(Report::Removed));
+                Action::Done(Ok(None))
+            }
             Ok(actual) => Action::Done(Ok(actual)),
         }
     }
@@ -231,6 +299,7 @@ impl<'a> ServiceSync<'a> {
         }
         // No load balancer is deleted before the Service shows the address of the one that stays.
         self.context.reports.push(Report::Annotated(Arc::clone(&kept)));
+        self.context.reports.push(Report::Superseded(surplus.clone()));
         self.phase = Phase::Publishing { kept: Arc::clone(&kept), surplus };
         Action::Publish(kept)
     }
@@ -242,7 +311,10 @@ impl<'a> ServiceSync<'a> {
                 self.phase = Phase::ReadingSurplus { kept, rest };
                 Action::Read(actual)
             }
-            None => Action::Done(Ok(Some(kept))),
+            None => {
+                self.context.reports.push(Report::Superseded(Vec::new()));
+                Action::Done(Ok(Some(kept)))
+            }
         }
     }
 
@@ -296,7 +368,8 @@ impl<'a> ServiceSync<'a> {
             (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
                 Action::Done(Err(failed_twice(&failed)))
             }
-            (Phase::DeletingFailed(_), Ok(_)) => self.find_again(),
+            (Phase::DeletingFailed(_) | Phase::DeletingReplaced, Ok(_)) => self.find_again(),
+            (Phase::DeletingReplaced, Err(failure)) => Action::Done(Err(failure.error)),
             (Phase::DeletingFailed(_), Err(failure)) => Action::Done(Err(failure.error)),
             (_, Err(failure)) => self.retry(failure),
             (_, Ok(_)) => Action::Done(Err(unexpected())),
@@ -343,6 +416,13 @@ fn failed_twice(failed: &ObservedLoadBalancer) -> Error {
          creates another one",
         failed.place()
     ))
+}
+
+/// Returns the error for a load balancer that was to be replaced twice in one sync.
+fn replaced_twice() -> Error {
+    Error::other(
+        "the load balancer was replaced, and the new one must be replaced again; the next attempt reads it again",
+    )
 }
 
 fn unexpected() -> Error {

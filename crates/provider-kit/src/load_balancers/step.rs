@@ -24,10 +24,12 @@ pub(super) enum Action {
     Wait { actual: Shared, resources: ResourceSource },
     /// Read the load balancer.
     Read(Shared),
+    /// Read the load balancer if its cached state is what this process wrote, and not what the cloud showed.
+    Refresh(Shared),
     /// Show the load balancer's address on the Service.
     Publish(Shared),
-    /// Verify that the Service has no load balancer left.
-    VerifyAbsence,
+    /// Verify that the Service has no load balancer left; without a control read if the cloud confirmed the deletion.
+    VerifyAbsence { is_confirmed: bool },
     /// End with this outcome.
     Done(Result<Option<Shared>>),
 }
@@ -37,7 +39,7 @@ pub(super) enum Answer {
     /// The answer to [`Action::Find`] and [`Action::VerifyAbsence`].
     Found(OwnershipResult),
     Claimed,
-    /// The answer to [`Action::Lock`], [`Action::Wait`] and [`Action::Read`].
+    /// The answer to [`Action::Lock`], [`Action::Wait`], [`Action::Read`] and [`Action::Refresh`].
     Seen(Option<Shared>),
     Sent(Step<Shared>),
     Published,
@@ -63,6 +65,14 @@ pub(super) enum Report {
     LeftOut { pool: String, targets: Targets, changes: bool },
     /// The Service has moved, and the load balancer that it had is going to be deleted.
     Moved { from: Shared, to: Shared },
+    /// The load balancer is going to be replaced, because settings differ; if `interrupts`, it is deleted first.
+    Replacing { from: Shared, changes: String, interrupts: bool },
+    /// A second load balancer carries the Service's owner tags, and stays.
+    Twin { twin: Shared, kept: Shared },
+    /// The Service leaves these load balancers behind: they are recorded before they are deleted. Empty: none is left.
+    Superseded(Vec<Shared>),
+    /// The cloud confirmed that the Service has no load balancer any more.
+    Removed,
     /// The cached state of the Service's load balancers is out of date.
     Outdated,
     /// The lock is released.

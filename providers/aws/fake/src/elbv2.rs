@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::elb::{check_name, check_network};
 use crate::groups::release;
+use crate::health::contains;
 use crate::world::{array, merge, new, push, retain, tag, text};
 use crate::{Answer, Kind, REGION, VPC, World, check, refuse};
 
@@ -118,7 +119,13 @@ fn zones(world: &mut World, body: &Value, groups: &Value) -> Answer {
     check_network(world, &subnets, groups)?;
     check(!all.is_empty(), "ValidationError", "a load balancer has subnets")?;
     let zone = |it: &Value| {
-        let zone = world.find(Kind::Subnet, &it["SubnetId"])?["availabilityZone"].clone();
+        let subnet = world.find(Kind::Subnet, &it["SubnetId"])?.clone();
+        let zone = subnet["availabilityZone"].clone();
+        let is_inside =
+            it["PrivateIPv4Address"].is_null() || contains(text(&subnet["cidrBlock"]), text(&it["PrivateIPv4Address"]));
+        let outside =
+            format!("The private IP address {} is not in the subnet {}", it["PrivateIPv4Address"], it["SubnetId"]);
+        check(is_inside, "ValidationError", outside)?;
         let address = json!({"AllocationId": it["AllocationId"], "PrivateIPv4Address": it["PrivateIPv4Address"]});
         let is_fixed = it["AllocationId"].is_string() || it["PrivateIPv4Address"].is_string();
         Ok(
@@ -234,9 +241,9 @@ fn list(world: &mut World, kind: Kind, body: &Value) -> Answer {
 }
 
 fn health(world: &mut World, body: &Value) -> Answer {
-    let it = of(world, Kind::TargetGroup, body)?;
-    let health = |target: &Value| json!({"Target": target, "HealthCheckPort": target["Port"], "TargetHealth": {"State": "healthy"}});
-    Ok(json!({"TargetHealthDescriptions": array(&it["_targets"]).map(health).collect::<Vec<_>>()}))
+    let it = of(world, Kind::TargetGroup, body)?.clone();
+    let health = array(&it["_targets"]).map(|target| world.health_of(&it, target));
+    Ok(json!({"TargetHealthDescriptions": health.collect::<Vec<_>>()}))
 }
 
 fn set_targets(world: &mut World, body: &Value, is_added: bool) -> Result<(), Refused> {
@@ -244,7 +251,7 @@ fn set_targets(world: &mut World, body: &Value, is_added: bool) -> Result<(), Re
     let target = |it: &Value| json!({"Id": it["Id"], "Port": if it["Port"].is_null() { &port } else { &it["Port"] }});
     let named: Vec<_> = array(&body["Targets"]).map(target).collect();
     let is_running = |world: &mut World, it: &Value| {
-        world.find(Kind::Instance, &it["Id"]).is_ok_and(|it| it["instanceState"]["name"] != "terminated")
+        world.find(Kind::Instance, &it["Id"]).is_ok_and(|it| it["instanceState"]["name"] == "running")
     };
     let stopped = named.iter().find(|it| is_added && !is_running(world, it));
     check(

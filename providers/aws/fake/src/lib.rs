@@ -15,6 +15,7 @@ mod ec2;
 mod elb;
 mod elbv2;
 mod groups;
+mod health;
 mod metadata;
 mod wire;
 mod world;

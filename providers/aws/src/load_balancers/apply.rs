@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use aws_protocol::Query;
 use cloud_provider::{Error, Result};
-use futures::future::try_join_all;
-use provider_kit::firewall::{Peer, Rule, RuleSet};
+use provider_kit::firewall::RuleSet;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, POOL, Port, ResourceGraph, ResourceKey,
     Targets, changed_tags, tag_key,
@@ -15,7 +14,8 @@ use provider_kit::operation::{Polling, until_done};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::groups::{Group, admit, rules_of};
+use super::admission::WithoutTargets;
+use super::groups::{Group, rules_of};
 use super::model::{
     Answer, Balancer, ClassicListener, FIRST_OF_GROUP, GROUP, ID, INSTANCES, IS_OURS, NODES, POLICY, PROXY, RULES,
     TargetGroup, is_attribute, parameters, with_first,
@@ -24,10 +24,7 @@ use super::names::{owner_tags, security_group_description, target_group};
 use super::read::{LEFT, PROXY_POLICY, TLS_POLICY, id_parameter, tagged_parameter};
 use super::spec::Spec;
 use super::{CLASSIC, ElasticLoadBalancers, NETWORK, client};
-use crate::api::{CLUSTER_TAG, LEGACY_TAG};
-
-/// Targets of one request, as many as the AWS Load Balancer Controller sends.
-const TARGETS_AT_ONCE: usize = 200;
+use crate::api::{CLUSTER_TAG, LEGACY_TAG, Tag};
 
 /// Pauses between attempts to delete what is still in use: network interfaces go some time after their load balancer.
 const DELETION: Polling = Polling {
@@ -39,16 +36,16 @@ const DELETION: Polling = Polling {
 };
 
 /// An operation, with the load balancer before and after it.
-struct Work<'a> {
-    cloud: &'a ElasticLoadBalancers,
-    change: Change<'a>,
-    spec: &'a Spec,
-    kind: &'static str,
+pub(super) struct Work<'a> {
+    pub(super) cloud: &'a ElasticLoadBalancers,
+    pub(super) change: Change<'a>,
+    pub(super) spec: &'a Spec,
+    pub(super) kind: &'static str,
     /// Name and ID of the load balancer.
-    name: &'a str,
-    id: &'a str,
-    before: ResourceGraph,
-    after: ResourceGraph,
+    pub(super) name: &'a str,
+    pub(super) id: &'a str,
+    pub(super) before: ResourceGraph,
+    pub(super) after: ResourceGraph,
 }
 
 impl ElasticLoadBalancers {
@@ -61,6 +58,9 @@ impl ElasticLoadBalancers {
         let before = change.actual.and_then(|it| it.graph.clone()).unwrap_or_default();
         let after = change.outcome(1).and_then(|it| it.graph).unwrap_or_default();
         let work = Work { cloud: self, change, spec, kind, name, id, before, after };
+        if work.is_leaving() {
+            work.check_protection().await?;
+        }
         let made = match &change.operations[0] {
             Operation::Tag => work.own().await,
             Operation::Untag => Ok(None),
@@ -75,8 +75,11 @@ impl ElasticLoadBalancers {
                 work.admit(it).await
             }
             it if it.resource().is_some_and(|resource| resource.is_of_kind(GROUP)) => work.security_group(it).await,
-            Operation::AddTargets { pool, targets } => work.targets(pool, targets, true).await,
-            Operation::RemoveTargets { pool, targets } => work.targets(pool, targets, false).await,
+            Operation::AddTargets { pool, targets } => {
+                let refused = work.targets(pool, targets, true).await?;
+                return Ok(work.shown(None).without_targets(pool, &refused));
+            }
+            Operation::RemoveTargets { pool, targets } => work.targets(pool, targets, false).await.map(|_| None),
             it if kind == CLASSIC => work.classic(it).await,
             it => work.network(it).await,
         };
@@ -85,7 +88,7 @@ impl ElasticLoadBalancers {
 }
 
 /// ID of a resource that was created, if one was.
-type Made = Result<Option<String>>;
+pub(super) type Made = Result<Option<String>>;
 
 impl Work<'_> {
     /// Returns the outcome; `made`: the ID of the resource that was created.
@@ -106,7 +109,7 @@ impl Work<'_> {
     }
 
     /// Sends a change that can be sent again, for a load balancer of this kind.
-    async fn send(&self, query: Query) -> Made {
+    pub(super) async fn send(&self, query: Query) -> Made {
         client(&self.cloud.api, self.kind).change::<IgnoredAny>(query.repeatable()).await.map(|_| None)
     }
 
@@ -116,7 +119,7 @@ impl Work<'_> {
     }
 
     /// Returns a query about the load balancer.
-    fn query(&self, action: &'static str) -> Query {
+    pub(super) fn query(&self, action: &'static str) -> Query {
         Query::new(action).set(id_parameter(self.kind), self.id)
     }
 
@@ -141,21 +144,45 @@ impl Work<'_> {
     }
 
     /// Returns `true` if the plan deletes the load balancer.
-    fn is_leaving(&self) -> bool {
+    pub(super) fn is_leaving(&self) -> bool {
         self.change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
     }
 
+    /// Checks that AWS will delete the load balancer, before anything that belongs to it is deleted.
+    async fn check_protection(&self) -> Result<()> {
+        if self.kind != NETWORK || !self.is_there() || self.cloud.leaving().contains(self.id) {
+            return Ok(());
+        }
+        let query = self.query("DescribeLoadBalancerAttributes");
+        let shown: Option<Answer> = self.cloud.api.aws.elbv2.find(query).await?;
+        let is_protection = |it: &Tag| it.key == "deletion_protection.enabled" && it.value == "true";
+        if shown.is_some_and(|shown| shown.attributes.iter().any(is_protection)) {
+            return Err(Error::other(format!(
+                "load balancer {:?} has deletion protection: it and everything that belongs to it stay. Set attribute \
+                 deletion_protection.enabled to false to let it be deleted",
+                self.name
+            )));
+        }
+        self.cloud.leaving().insert(self.id.to_owned());
+        Ok(())
+    }
+
+    /// Returns `true` if there is a load balancer, and not only what is left of one.
+    fn is_there(&self) -> bool {
+        self.before.balancer_attributes().is_some()
+    }
+
     /// Returns the ID of a resource.
-    fn id_of(&self, resource: Option<&ResourceKey>) -> Option<&str> {
+    pub(super) fn id_of(&self, resource: Option<&ResourceKey>) -> Option<&str> {
         self.before.resources.get(resource?)?.text(ID)
     }
 
     /// Returns the ID of a security group, which may be named by its resource.
-    fn group_id(&self, group: &str) -> String {
+    pub(super) fn group_id(&self, group: &str) -> String {
         self.id_of(Some(&super::group_resource(group))).unwrap_or(group).to_owned()
     }
 
-    fn group_ids(&self, settings: &Attributes) -> Option<Vec<String>> {
+    pub(super) fn group_ids(&self, settings: &Attributes) -> Option<Vec<String>> {
         Some(
             settings
                 .get("SecurityGroups")?
@@ -326,72 +353,6 @@ impl Work<'_> {
         }
     }
 
-    /// Writes the rules by which Nodes admit the load balancer. A rule for a security group that other load balancers use stays.
-    async fn admit(&self, operation: &Operation) -> Made {
-        let pool = ResourceKey::Pool(NODES.to_owned());
-        let is_wanted = !matches!(operation, Operation::Delete { .. } | Operation::RemoveTargets { .. });
-        let groups = match operation {
-            Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => targets.clone(),
-            _ => self.before.targets_of(NODES),
-        };
-        let rules = |graph: &ResourceGraph| rules_of(graph.resources.get(&pool).and_then(|it| it.get(RULES)));
-        let named = |rule: Rule| match &rule.peer {
-            Peer::Group(group) => Rule { peer: Peer::Group(self.group_id(group)), ..rule },
-            Peer::Network(_) => rule,
-        };
-        let wanted: Vec<Rule> = rules(&self.after).into_iter().filter(|_| is_wanted).map(named).collect();
-        if self.is_leaving() {
-            self.cloud.leaving().insert(self.id.to_owned());
-        }
-        let mut references = Vec::new();
-        for rule in rules(&self.before) {
-            let Peer::Group(group) = &rule.peer else { continue };
-            let id = self.group_id(group);
-            if id != *group || !groups.is_empty() && !self.cloud.is_used_beside(&id, self.id).await? {
-                references.push(id);
-            }
-        }
-        let edits = groups.iter().map(async |group| {
-            let (name, references, wanted) = (self.name.to_owned(), references.clone(), wanted.clone());
-            let edit = move |there: &mut RuleSet| {
-                admit(there, &name, &references, &wanted);
-                Ok(())
-            };
-            self.cloud.rules.edit(&group.to_owned(), edit).await
-        });
-        try_join_all(edits).await.map(|_| None)
-    }
-
-    /// Adds or removes targets. One that AWS refuses keeps no other one out.
-    async fn targets(&self, pool: &str, targets: &Targets, is_added: bool) -> Made {
-        let target = |text: &str| match (self.kind, text.split_once(':')) {
-            (NETWORK, Some((id, port))) => json!({"Id": id, "Port": port}),
-            (NETWORK, None) => json!({"Id": text}),
-            _ => json!({"InstanceId": text}),
-        };
-        let arn = self.id_of(Some(&ResourceKey::Pool(pool.to_owned())));
-        let query = match (self.kind, is_added) {
-            (NETWORK, true) => Query::new("RegisterTargets").set("TargetGroupArn", arn),
-            (NETWORK, false) => Query::new("DeregisterTargets").set("TargetGroupArn", arn),
-            (_, true) => self.query("RegisterInstancesWithLoadBalancer"),
-            (_, false) => self.query("DeregisterInstancesFromLoadBalancer"),
-        };
-        let list = if self.kind == NETWORK { "Targets" } else { "Instances" };
-        let send = |targets: &[Value]| self.send(query.clone().set(list, targets));
-        let mut outcome = Ok(None);
-        for targets in targets.iter().map(target).collect::<Vec<_>>().chunks(TARGETS_AT_ONCE) {
-            match send(targets).await {
-                Err(error) if error.is_invalid() && targets.len() > 1 => {
-                    for target in targets {
-                        outcome = outcome.and(send(std::slice::from_ref(target)).await);
-                    }
-                }
-                answer => drop(answer?),
-            }
-        }
-        outcome
-    }
-
     async fn classic(&self, operation: &Operation) -> Made {
         let none = Attributes::default();
         let before = operation.resource().and_then(|resource| self.before.resources.get(resource)).unwrap_or(&none);
@@ -539,17 +500,19 @@ impl Work<'_> {
     /// Changes a target group in place. One whose health check cannot change is replaced: its listeners move.
     async fn update_target_group(&self, name: &str, arn: &str, settings: &Attributes, changes: &[Difference]) -> Made {
         let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
-        self.set_attributes(arn, &settings.clone().matching(|key| is_attribute(key) && is_changed(key))).await?;
+        let attributes = settings.clone().matching(|key| is_attribute(key) && is_changed(key));
+        // An attribute that is refused does not keep the health check from being changed.
+        let attributes = self.set_attributes(arn, &attributes).await;
         // A path is only accepted beside its protocol.
         let is_sent = |key: &str| is_changed(key) || key == "HealthCheckProtocol" && is_changed("HealthCheckPath");
         let health = parameters(settings).matching(is_sent);
         if health.iter().next().is_none() {
-            return Ok(None);
+            return attributes;
         }
         match self.send(Query::new("ModifyTargetGroup").set("TargetGroupArn", arn).fields(health)).await {
-            Err(error) if error.code() == "InvalidConfigurationRequest" => {}
-            answer => return answer,
-        }
+            Err(error) if error.code() == "InvalidConfigurationRequest" => attributes?,
+            answer => return answer.and(attributes),
+        };
         let replacement = self.create_target_group(settings).await?;
         let made = settings.clone().set(ID, &replacement);
         let work = Work {

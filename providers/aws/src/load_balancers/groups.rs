@@ -11,6 +11,7 @@ use provider_kit::source_ranges::allows_all;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::NETWORK;
 use super::spec::Spec;
 use crate::api::{Api, Identity, PAGE, Tag, all, wire};
 
@@ -18,6 +19,8 @@ use crate::api::{Api, Identity, PAGE, Tag, all, wire};
 const CLIENT: &str = "kubernetes.io/rule/nlb/client=";
 const HEALTH: &str = "kubernetes.io/rule/nlb/health=";
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+/// Description of the rules that admit everything from the security group of a load balancer.
+pub(super) const REFERENCE: &str = "kubernetes.io/rule/elb/source";
 
 wire! { "camelCase";
     /// A security group, as EC2 describes it.
@@ -78,11 +81,31 @@ fn permission(rule: &Rule) -> Value {
     json!({"IpProtocol": protocol, "FromPort": from, "ToPort": to, list: [{field: source, "Description": rule.owner}]})
 }
 
-/// Replaces the rules that admit a load balancer in the security group of Nodes. `references`: its security groups, whose rules
-/// are of this load balancer.
-pub(super) fn admit(rules: &mut RuleSet, balancer: &str, references: &[String], wanted: &[Rule]) {
+/// Returns the load balancer that rules for clients and health checks name: only network load balancers have such rules, and a
+/// classic one may have the same name.
+pub(super) fn owner_of_rules<'a>(kind: &str, balancer: &'a str) -> &'a str {
+    if kind == NETWORK { balancer } else { "" }
+}
+
+/// The security groups of a load balancer, as sources of rules in the security groups of Nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sources {
+    /// IDs of groups that were created for the load balancer.
+    pub(super) own: Vec<String>,
+    /// IDs of groups of the user.
+    pub(super) users: Vec<String>,
+}
+
+/// Replaces the rules that admit a load balancer in the security group `group` of Nodes. A rule for a group of the user is the
+/// program's if its description says so. A rule without description for a group of the program is the Go program's if the
+/// group of Nodes has the cluster's tag.
+pub(super) fn admit(rules: &mut RuleSet, group: (&str, bool), balancer: &str, sources: &Sources, wanted: &[Rule]) {
     let before = clients(rules);
-    rules.replace(wanted, |rule| is_of(rule, balancer, references));
+    let own = Sources { users: Vec::new(), ..sources.clone() };
+    let is_described = |rule: &Rule| {
+        rule.owner.as_deref() == Some(REFERENCE) && sources.users.iter().any(|id| rule.admits_same(&reference(id)))
+    };
+    rules.replace(wanted, |rule| is_of(rule, group, balancer, &own) || is_described(rule));
     let now = clients(rules);
     if before != now {
         let messages: Vec<_> = now.into_iter().map(|from| too_big(from).owned_by(MTU)).collect();
@@ -108,11 +131,16 @@ pub(super) fn reference(group: &str) -> Rule {
     Rule::group(Direction::Ingress, Protocol::Any, Ports::ALL, Family::Ipv4, group)
 }
 
-/// Returns `true` if a rule in the security group of a Node is there for this load balancer.
-pub(super) fn is_of(rule: &Rule, balancer: &str, references: &[String]) -> bool {
+/// Returns `true` if a rule in the security group `group` of Nodes (its ID, and if it has the cluster's tag) admits this load
+/// balancer. A rule that a user described, or by which a group admits itself, does not count.
+pub(super) fn is_of(rule: &Rule, (group, is_tagged): (&str, bool), balancer: &str, sources: &Sources) -> bool {
     let owner = rule.owner.as_deref().unwrap_or_default();
     let named = owner.strip_prefix(CLIENT).or_else(|| owner.strip_prefix(HEALTH));
-    named == Some(balancer) || references.iter().any(|group| rule.admits_same(&reference(group)))
+    let refers = |ids: &[String]| ids.iter().any(|id| id != group && rule.admits_same(&reference(id)));
+    let is_go_made = owner.is_empty() && is_tagged;
+    // The groups of the user count as a source only of a load balancer without a group of its own.
+    let is_source = refers(&sources.own) || refers(&sources.users) && (owner == REFERENCE || sources.own.is_empty());
+    named.is_some_and(|name| !name.is_empty() && name == balancer) || is_source && (owner == REFERENCE || is_go_made)
 }
 
 /// Returns the rules that admit clients and health checks of a network load balancer without a security group of its own.
@@ -160,21 +188,30 @@ pub(super) fn rules_of(setting: Option<&Value>) -> Vec<Rule> {
     of_texts(setting.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str))
 }
 
-/// Chooses the security group of an instance in which rules are written; `None` if it has no group.
-///
-/// # Errors
-/// *Invalid*, naming the groups, if the choice is not clear.
-pub(super) fn chosen(instance: &str, ids: &[&str], all: &[Group], cluster: &Identity) -> Result<Option<String>> {
+/// Chooses the security group of an instance in which rules are written; `None` if it has no group, or none that is the
+/// cluster's. Of several with the cluster's tag, the first by ID gets the rules: a rule in one group admits to the instance. The
+/// second value tells the user that the choice is not clear.
+pub(super) fn chosen(
+    instance: &str,
+    ids: &[&str],
+    all: &[Group],
+    cluster: &Identity,
+) -> (Option<String>, Option<String>) {
     let is_tagged = |id: &&str| all.iter().any(|it| it.group_id == *id && cluster.has(&it.tag_set));
-    let tagged: Vec<&str> = ids.iter().copied().filter(is_tagged).collect();
+    let mut tagged: Vec<&str> = ids.iter().copied().filter(is_tagged).collect();
+    tagged.sort_unstable();
+    let (groups, key) = (ids.join(", "), cluster.tag_key().unwrap_or_default());
+    let doubt = |what: String| {
+        Some(format!(
+            "instance {instance}: exactly one of its security groups ({groups}) must have the tag {key}; {what}"
+        ))
+    };
     match (&tagged[..], ids) {
-        ([one], _) | ([], [one]) => Ok(Some((*one).to_owned())),
-        ([], []) => Ok(None),
-        _ => {
-            let (ids, key) = (ids.join(", "), cluster.tag_key().unwrap_or_default());
-            Err(Error::invalid(format!(
-                "instance {instance}: exactly one of its security groups ({ids}) must have the tag {key}"
-            )))
+        ([one], _) | ([], [one]) => (Some((*one).to_owned()), None),
+        ([], []) => (None, None),
+        ([], _) => (None, doubt("no rule for load balancers is written".to_owned())),
+        ([first, ..], _) => {
+            (Some((*first).to_owned()), doubt(format!("rules for load balancers are written in {first}")))
         }
     }
 }
@@ -260,11 +297,60 @@ mod tests {
         let reference = "ingress IPv4 any any group sg-1";
         let hand = "ingress IPv4 tcp 22 0.0.0.0/0";
         let mut rules = RuleSet::of(of_texts([mine, theirs, hand, reference]));
-        admit(&mut rules, "a1", &[], &[]);
+        let nodes = ("sg-nodes", true);
+        admit(&mut rules, nodes, "a1", &Sources::default(), &[]);
         let mtu = "ingress IPv4 icmp/3/4 any 10.1.0.0/16 by kubernetes.io/rule/nlb/mtu";
         assert_eq!(texts(rules.iter()), texts(&of_texts([theirs, hand, mtu, reference])));
-        admit(&mut rules, "a2", &["sg-1".to_owned()], &[]);
+        let own = Sources { own: vec!["sg-1".to_owned()], users: Vec::new() };
+        admit(&mut rules, ("sg-others", false), "a2", &own, &[]);
+        assert_eq!(texts(rules.iter()), texts(&of_texts([hand, reference])), "a group without the cluster's tag");
+        admit(&mut rules, nodes, "a2", &own, &[]);
         assert_eq!(texts(rules.iter()), [hand]);
+    }
+
+    #[test]
+    fn rules_of_users_for_a_security_group_stay() {
+        let described = format!("ingress IPv4 any any group sg-user by {REFERENCE}");
+        let table = [
+            ("ingress IPv4 any any group sg-nodes", "sg-nodes", 1),
+            ("ingress IPv4 any any group sg-user", "sg-user", 1),
+            ("ingress IPv4 any any group sg-user by the team's", "sg-user", 1),
+            (&*described, "sg-user", 0),
+        ];
+        for (rule, source, left) in table {
+            let mut rules = RuleSet::of(of_texts([rule]));
+            let users = Sources { own: Vec::new(), users: vec![source.to_owned()] };
+            admit(&mut rules, ("sg-nodes", true), "a1", &users, &[]);
+            assert_eq!(rules.iter().count(), left, "{rule}");
+        }
+        let wanted = [reference("sg-user").owned_by(REFERENCE)];
+        let mut rules = RuleSet::of(of_texts(["ingress IPv4 any any group sg-user"]));
+        admit(&mut rules, ("sg-nodes", true), "a1", &Sources::default(), &wanted);
+        assert_eq!(rules.added().len(), 0, "AWS refuses a second rule that differs in its description alone");
+    }
+
+    #[test]
+    fn instance_with_two_tagged_groups_gets_rules_in_the_first_and_a_warning() {
+        let cluster = Identity { cluster: Some("us".to_owned()), ..Identity::default() };
+        let tag = || Tag { key: "kubernetes.io/cluster/us".to_owned(), value: "owned".to_owned() };
+        let group = |id: &str, is_tagged: bool| Group {
+            group_id: id.to_owned(),
+            tag_set: is_tagged.then(tag).into_iter().collect(),
+            ..Group::default()
+        };
+        let all = [group("sg-b", true), group("sg-a", true), group("sg-c", false), group("sg-d", false)];
+        let table: [(&[&str], Option<&str>, bool); 6] = [
+            (&["sg-b", "sg-a"], Some("sg-a"), true),
+            (&["sg-c", "sg-b"], Some("sg-b"), false),
+            (&["sg-c", "sg-d"], None, true),
+            (&["sg-c"], Some("sg-c"), false),
+            (&["sg-a"], Some("sg-a"), false),
+            (&[], None, false),
+        ];
+        for (ids, expected, is_doubtful) in table {
+            let (group, doubt) = chosen("i-1", ids, &all, &cluster);
+            assert_eq!((group.as_deref(), doubt.is_some()), (expected, is_doubtful), "{ids:?}");
+        }
     }
 
     #[test]

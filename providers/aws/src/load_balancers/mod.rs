@@ -1,5 +1,6 @@
 //! Load balancers of both kinds, classic and network: what a Service wants. The rest is the kit's.
 
+mod admission;
 mod apply;
 mod groups;
 mod model;
@@ -9,7 +10,7 @@ mod spec;
 mod subnets;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_protocol::Client;
@@ -17,7 +18,9 @@ use cloud_provider::{Cluster, Error, Node, Result, Service, TargetIdentity, asyn
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
+use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::firewall::texts;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
@@ -60,13 +63,17 @@ struct ElasticLoadBalancers {
     uses: Cached<Uses>,
     /// IDs of load balancers whose deletion has begun: they use nothing any more.
     leaving: Mutex<BTreeSet<String>>,
+    cluster: ClusterView,
+    deduplicator: EventDeduplicator,
+    /// Name of the cluster, from which the names of security groups are computed.
+    cluster_name: OnceLock<String>,
 }
 
 /// IDs of all load balancers, each with those of its security groups.
 type Uses = Vec<(String, Vec<String>)>;
 
 /// Returns the load balancers of a VPC.
-pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerEngine {
+pub(crate) fn balancers(api: Api, inventory: Inventory<Source>, cluster: &ClusterView) -> LoadBalancerEngine {
     let machines = Arc::new(inventory.source().clone());
     let cloud = ElasticLoadBalancers {
         rules: SharedDocuments::new(RuleStore(api.clone())),
@@ -81,6 +88,9 @@ pub(crate) fn balancers(api: Api, inventory: Inventory<Source>) -> LoadBalancerE
         subnets: Cached::default(),
         uses: Cached::default(),
         leaving: Mutex::default(),
+        deduplicator: EventDeduplicator::new(cluster.events().clone()),
+        cluster: cluster.clone(),
+        cluster_name: OnceLock::new(),
         api,
     };
     let target_identity = TargetIdentity::ProviderIdOrName;
@@ -98,13 +108,18 @@ impl ElasticLoadBalancers {
     }
 
     /// Returns the targets, and the security groups of them that admit the load balancer; `None` if nobody knows any.
-    async fn targets(&self, spec: &Spec, nodes: &[Arc<Node>]) -> Result<Option<[Targets; 2]>> {
+    async fn targets(
+        &self,
+        spec: &Spec,
+        nodes: &[Arc<Node>],
+        events: &mut PendingEvents,
+    ) -> Result<Option<[Targets; 2]>> {
         let nodes = spec.selector.select(nodes);
         let mut instances = Vec::new();
         for (node, found) in nodes.iter().zip(self.inventory.find_all(&nodes, false, Priority::Ordinary).await) {
             match found {
                 Ok(Found::Present(instance)) if instance.exists() && instance.instance_id.starts_with("i-") => {
-                    instances.push(instance);
+                    instances.push((node, instance));
                 }
                 Ok(_) => {}
                 Err(error) if error.is_invalid() => {
@@ -117,13 +132,15 @@ impl ElasticLoadBalancers {
         if self.api.config.has_node_rules && !instances.is_empty() {
             let cluster = self.api.identity().await?;
             let all = self.groups.get(AGE, async || read_all(&self.api).await).await?.0;
-            for instance in &instances {
+            for (node, instance) in &instances {
                 let ids: Vec<_> = instance.group_set.iter().map(|it| &*it.group_id).collect();
-                admitting.extend(chosen(&instance.instance_id, &ids, &all, cluster)?);
+                let (group, doubt) = chosen(&instance.instance_id, &ids, &all, cluster);
+                admitting.extend(group);
+                doubt.into_iter().for_each(|text| events.warn_node(node, "AmbiguousSecurityGroup", text));
             }
         }
         let is_known = nodes.is_empty() || !instances.is_empty();
-        let ids = instances.iter().map(|it| &*it.instance_id).collect();
+        let ids = instances.iter().map(|(_, it)| &*it.instance_id).collect();
         Ok(is_known.then(|| [ids, admitting.into_iter().collect()]))
     }
 
@@ -144,6 +161,22 @@ impl ElasticLoadBalancers {
     }
 }
 
+/// Checks that the load balancer has the scheme that the Service asks for: AWS does not change it.
+///
+/// # Errors
+/// *Invalid*, naming the annotation and both schemes.
+fn check_scheme(desired: &ResourceGraph, seen: &ResourceGraph, place: &str) -> Result<()> {
+    let scheme = |graph: &ResourceGraph| graph.balancer_attributes()?.text("Scheme").map(str::to_owned);
+    match (scheme(desired), scheme(seen)) {
+        (Some(wanted), Some(there)) if wanted != there => Err(Error::invalid(format!(
+            "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {there}, which AWS cannot change; \
+             correct the annotation, or delete the Service and create it again",
+            crate::annotations::INTERNAL_SCHEME.key()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 #[async_trait]
 impl LoadBalancerCloud for ElasticLoadBalancers {
     type Spec = Spec;
@@ -152,7 +185,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         NameUniqueness::Unique
     }
 
-    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+    fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
+        self.cluster_name.get_or_init(|| cluster.name.clone());
         let legacy_owner = Some(default_load_balancer_name(service));
         Naming { legacy_owner, kind: spec::kind(service), ..Naming::of(service) }
     }
@@ -166,7 +200,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         if spec.kind == BalancerKind::Elsewhere {
             return Err(Error::implemented_elsewhere());
         }
-        let targets = self.targets(spec, request.nodes).await?;
+        let mut events = PendingEvents::default();
+        let targets = self.targets(spec, request.nodes, &mut events).await?;
+        spec.warnings.iter().for_each(|text| events.warn("QuestionableAnnotation", text));
+        self.deduplicator.record_new(request.service, "load balancer", &events);
         let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
         let (name, mut graph) = (default_load_balancer_name(request.service), ResourceGraph::default());
         for (name, group) in &spec.pools {
@@ -197,12 +234,14 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let subnets = choose(&all, &wanted, cluster)?;
         let ids: Vec<_> = subnets.iter().map(|it| it.subnet_id.clone()).collect();
         spec.check_addresses(&ids)?;
+        let (ids, addresses) = spec.by_subnet(ids);
         graph = admit(graph, &subnets);
         if is_managed {
             let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));
             graph = graph.resource(group_resource(&managed), rules.tagged(&tags(cluster, None, &spec.tags)));
         }
         let mut settings = spec.settings.clone();
+        addresses.into_iter().for_each(|(field, addresses)| settings.0[field] = addresses);
         (settings.0["Subnets"], settings.0["SecurityGroups"]) = (json!(ids), json!(groups));
         graph =
             graph.balancer(Attributes::desired(&settings)?.tagged(&tags(cluster, Some(request.service), &spec.tags)));
@@ -227,6 +266,9 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
             attributes.and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok()).unwrap_or_default()
         };
+        if observed.kind == spec.kind() {
+            check_scheme(&desired, seen, &observed.place())?;
+        }
         let (nodes, attached) = (ResourceKey::Pool(NODES.to_owned()), list(Some(balancer), "SecurityGroups"));
         if observed.kind == NETWORK && spec.kind() == NETWORK {
             if spec.subnets.is_empty() {
@@ -241,10 +283,13 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                 desired.resources.extend(there.map(|(resource, settings)| (resource.clone(), settings.clone())));
             }
             let there = seen.resources.get(&nodes);
+            // A load balancer that was just created, and not read since, has the subnets that were chosen for it.
+            let is_read = there.is_some_and(|it| it.get(CIDRS).is_some());
             let ranges: Vec<_> = list(there, CIDRS).iter().filter_map(|it| it.parse().ok()).collect();
             let single = texts(&node_rules(&observed.name, spec, &ranges));
             // The Go program admits clients one by one also where the load balancer has a security group.
-            if desired.resources.get(&nodes).is_some() && (!has_groups || list(there, RULES) == single) {
+            let is_single = !has_groups || list(there, RULES) == single;
+            if desired.resources.get(&nodes).is_some() && is_single && (is_read || self.api.config.has_nlb_groups) {
                 desired.resources.insert(nodes.clone(), Attributes::default().set(RULES, single));
             }
             for (resource, settings) in
@@ -263,11 +308,17 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
         if desired.resources.get(&nodes).is_some() && wanted.as_ref().is_none_or(Targets::is_empty) && there.is_empty()
         {
-            desired.resources.insert(nodes, Attributes::default());
+            desired.resources.insert(nodes.clone(), Attributes::default());
+        }
+        // Rules of others for the same source stay, so they are no difference.
+        let (seen_rules, wanted_rules) =
+            (list(seen.resources.get(&nodes), RULES), list(desired.resources.get(&nodes), RULES));
+        if !wanted_rules.is_empty() && wanted_rules.iter().all(|rule| seen_rules.contains(rule)) {
+            desired.keep(seen, &nodes, &[RULES]);
         }
         // Others may use a security group that is not created for one load balancer.
         let is_shared = attached.first().is_some_and(|group| seen.resources.get(&group_resource(group)).is_none());
-        if let Some(wanted) = wanted.filter(|_| is_shared && observed.kind == CLASSIC) {
+        if let Some(wanted) = wanted.filter(|_| is_shared) {
             desired.targets.insert(NODES.to_owned(), wanted.with(&there));
         }
         Ok(desired)

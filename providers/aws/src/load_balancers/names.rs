@@ -53,6 +53,26 @@ pub(super) fn security_group(kind: &str, cluster_name: &str, service: &Service, 
     format!("{}{}", prefix(service), &hash[..10])
 }
 
+/// Returns the names that the security group of a network load balancer may have. The Service is known by its tag and by the
+/// name of its load balancer, which lacks the last digit of the UID.
+pub(super) fn managed_groups(cluster_name: &str, service: &str, balancer: &str) -> Vec<String> {
+    let (Some((namespace, name)), Some(uid)) = (service.split_once('/'), balancer.strip_prefix('a')) else {
+        return Vec::new();
+    };
+    if uid.len() != 31 || !uid.is_ascii() {
+        return Vec::new();
+    }
+    let (head, rest) = (&uid[..8], &uid[8..]);
+    let parts = [head, &rest[..4], &rest[4..8], &rest[8..12], &rest[12..]].join("-");
+    let with_uid = |digit: char| {
+        let mut it = Service::default();
+        (it.metadata.namespace, it.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+        it.metadata.uid = Some(format!("{parts}{digit}"));
+        security_group(NETWORK, cluster_name, &it, balancer)
+    };
+    "0123456789abcdef".chars().map(with_uid).collect()
+}
+
 /// Returns the description of that security group.
 pub(super) fn security_group_description(kind: &str, service: &Service, balancer: &str) -> String {
     let [namespace, name] = full_name(service);
@@ -102,5 +122,8 @@ mod tests {
         let name = security_group(NETWORK, "test-cluster", &service("default", "my-service", uid), "a1");
         assert_eq!(name, "k8s-default-myservic-b7cb8b02f0");
         assert_eq!(security_group("classic", "", &service("", "", ""), "a1"), "k8s-elb-a1");
+        let groups = managed_groups("test-cluster", "default/my-service", "a12345678123412341234123456789ab");
+        assert!(groups.contains(&"k8s-default-myservic-b7cb8b02f0".to_owned()), "{groups:?}");
+        assert!(managed_groups("test-cluster", "default/my-service", "by-hand").is_empty());
     }
 }

@@ -15,15 +15,15 @@ use provider_kit::load_balancers::{
 };
 use provider_kit::paging::ListResult;
 
-use super::groups::{Group, is_of, read_all};
+use super::groups::{Group, Sources, is_of, owner_of_rules, read_all};
 use super::model::{
     Answer, Balancer, ClassicListener, FIRST_OF_GROUP, ID, INSTANCES, IS_OURS, Listener, NODES, POLICY, PROXY, RULES,
     Settings, TargetDescription, TargetGroup, group_resource, with_first,
 };
-use super::names::{CLASSIC_GROUP, MANAGED, owner, security_group};
+use super::names::{CLASSIC_GROUP, MANAGED, SERVICE_TAG, managed_groups, owner, security_group};
 use super::subnets::{AGE, Subnet};
 use super::{CIDRS, CLASSIC, ElasticLoadBalancers, NETWORK, Uses, client};
-use crate::api::{Api, Tag, all};
+use crate::api::{Api, Identity as Cluster, Tag, all};
 
 /// Prefix of the ID of what is left of a load balancer; kind and name follow.
 pub(super) const LEFT: &str = "left of ";
@@ -147,8 +147,13 @@ impl ElasticLoadBalancers {
         let (kind, name, attached) = (balancer.kind(), &*balancer.load_balancer_name, &balancer.security_groups);
         let (cluster, is_leaving) = (self.api.identity().await?, identity.is_some_and(Identity::is_leaving));
         let own_tags = tags.get(balancer.id()).cloned().unwrap_or_default();
-        let wanted = identity.map(|it| security_group(kind, &it.cluster.name, it.service, name));
-        let managed = objects.managed(kind, name, wanted.as_deref(), attached);
+        let service = own_tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        let wanted = match (identity, self.cluster_name.get()) {
+            (Some(it), _) => vec![security_group(kind, &it.cluster.name, it.service, name)],
+            (None, Some(cluster)) if kind == NETWORK => managed_groups(cluster, service, name),
+            _ => Vec::new(),
+        };
+        let managed = objects.managed(kind, name, &wanted);
         let named = |id: &String| managed.filter(|it| it.group_id == *id).map_or(id, |it| &it.group_name).clone();
         let groups: Vec<_> = attached.iter().map(named).collect();
         let query = Query::new("DescribeLoadBalancerAttributes").set(id_parameter(kind), balancer.id());
@@ -160,7 +165,9 @@ impl ElasticLoadBalancers {
             managed.map_or_else(ResourceGraph::default, |group| group_graph(ResourceGraph::default(), group));
         graph = graph.balancer(settings(balancer, attributes, &groups)?.tagged(&own_tags));
         if self.api.config.has_node_rules {
-            let (attributes, groups) = objects.node_pool(name, attached, &named);
+            let (own, users) = attached.iter().cloned().partition(|id| managed.is_some_and(|it| it.group_id == *id));
+            let (attributes, groups) =
+                objects.node_pool(owner_of_rules(kind, name), &Sources { own, users }, cluster, &named);
             let ids = balancer.subnets();
             let ranges = subnets.iter().filter(|it| ids.contains(&&*it.subnet_id)).flat_map(Subnet::ranges);
             graph = graph.pool(NODES, attributes.set(CIDRS, ranges.collect::<Vec<_>>()), Some(groups));
@@ -230,9 +237,10 @@ impl ElasticLoadBalancers {
         let there: Vec<_> = seen.iter().map(|it| it.kind).collect();
         if identity.is_leaving() || !there.contains(&identity.kind) {
             let objects = self.objects(if identity.is_leaving() { NETWORK } else { identity.kind }).await?;
+            let cluster = self.api.identity().await?;
             for kind in [CLASSIC, NETWORK].into_iter().filter(|kind| !there.contains(kind)) {
                 let group = security_group(kind, &identity.cluster.name, identity.service, &identity.name);
-                let left = objects.left_of(kind, &identity.name, Some(&group), self.api.config.has_node_rules)?;
+                let left = objects.left_of(kind, &identity.name, &[group], self.node_rules_of(cluster))?;
                 seen.extend(left.map(|left| ObservedLoadBalancer { owner_tags: identity.owner_tags(), ..left }));
             }
         }
@@ -270,7 +278,13 @@ impl ElasticLoadBalancers {
         if !self.balancers(kind, names, &[name]).await?.is_empty() {
             return Ok(None);
         }
-        self.objects(kind).await?.left_of(kind, name, None, self.api.config.has_node_rules)
+        let cluster = self.api.identity().await?;
+        self.objects(kind).await?.left_of(kind, name, &[], self.node_rules_of(cluster))
+    }
+
+    /// Returns the cluster, if rules in the security groups of its Nodes are written.
+    fn node_rules_of<'a>(&self, cluster: &'a Cluster) -> Option<&'a Cluster> {
+        self.api.config.has_node_rules.then_some(cluster)
     }
 
     /// Reads all load balancers of Services without their resources, and what is left of others.
@@ -290,7 +304,7 @@ impl ElasticLoadBalancers {
         }
         for (kind, name) in objects.owners() {
             if !all.iter().any(|it| (it.kind, &it.name) == (kind, &name)) {
-                all.extend(objects.left_of(kind, &name, None, false)?);
+                all.extend(objects.left_of(kind, &name, &[], None)?);
             }
         }
         Ok(match reason {
@@ -404,13 +418,12 @@ impl Objects {
         Ok(Self { groups: Arc::new(groups), targets: Arc::new(targets) })
     }
 
-    /// Returns the security group that was created for a load balancer. `wanted`: the name of such a group; `attached`: the
-    /// groups of the load balancer.
-    fn managed(&self, kind: &str, balancer: &str, wanted: Option<&str>, attached: &[String]) -> Option<&Group> {
+    /// Returns the security group that was created for a load balancer: it has one of the `wanted` names, which are computed, or
+    /// the owner tags. Its description alone proves nothing: a Service may name the group of another one.
+    fn managed(&self, kind: &str, balancer: &str, wanted: &[String]) -> Option<&Group> {
         self.groups.iter().find(|it| {
-            let is_attached = it.group_description == MANAGED && attached.contains(&it.group_id);
             let is_of = it.balancer().is_some_and(|(of, name)| of == kind && name == balancer);
-            Some(&*it.group_name) == wanted || kind == NETWORK && is_attached || is_of
+            wanted.contains(&it.group_name) || is_of
         })
     }
 
@@ -430,22 +443,23 @@ impl Objects {
         &self,
         kind: &'static str,
         name: &str,
-        group: Option<&str>,
-        has_node_rules: bool,
+        groups: &[String],
+        node_rules_of: Option<&Cluster>,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        let (mut graph, mut tags, mut references) = (ResourceGraph::default(), Vec::new(), Vec::new());
-        if let Some(group) = self.managed(kind, name, group, &[]) {
+        let (mut graph, mut tags, mut sources) = (ResourceGraph::default(), Vec::new(), Sources::default());
+        if let Some(group) = self.managed(kind, name, groups) {
             tags.push(map(group.tag_set.clone()));
-            references.push(group.group_id.clone());
+            sources.own.push(group.group_id.clone());
             graph = group_graph(graph, group);
         }
         if kind == NETWORK {
             tags.extend(self.loose(name).map(|it| it.tags.clone()));
             graph = with_loose(graph, self.loose(name))?;
         }
-        let nodes = self.node_pool(name, &references, &String::clone);
-        if has_node_rules && !nodes.1.is_empty() {
-            graph = graph.pool(NODES, nodes.0, Some(nodes.1));
+        let nodes =
+            node_rules_of.map(|cluster| self.node_pool(owner_of_rules(kind, name), &sources, cluster, &String::clone));
+        if let Some((attributes, groups)) = nodes.filter(|(_, groups)| !groups.is_empty()) {
+            graph = graph.pool(NODES, attributes, Some(groups));
         }
         Ok((!graph.resources.is_empty()).then(|| ObservedLoadBalancer {
             id: format!("{LEFT}{kind} {name}"),
@@ -462,7 +476,8 @@ impl Objects {
     fn node_pool(
         &self,
         balancer: &str,
-        references: &[String],
+        sources: &Sources,
+        cluster: &Cluster,
         named: &dyn Fn(&String) -> String,
     ) -> (Attributes, Targets) {
         let name = |rule: Rule| match &rule.peer {
@@ -470,7 +485,8 @@ impl Objects {
             Peer::Network(_) => rule,
         };
         let own = |group: &Group| -> Vec<String> {
-            let own = group.rules().into_iter().filter(|it| is_of(it, balancer, references)).map(name);
+            let place = (&*group.group_id, cluster.has(&group.tag_set));
+            let own = group.rules().into_iter().filter(|it| is_of(it, place, balancer, sources)).map(name);
             texts(&own.collect::<Vec<_>>())
         };
         let admitting: Vec<_> =

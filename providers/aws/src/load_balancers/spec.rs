@@ -41,6 +41,8 @@ pub(crate) struct Spec {
     pub(super) pools: BTreeMap<String, TargetGroup>,
     /// Attributes of target groups, and whether the Service states them.
     pub(super) group_attributes: (BTreeMap<String, String>, bool),
+    /// Warnings about annotations, for events.
+    pub(super) warnings: Vec<String>,
 }
 
 /// A listener with its place.
@@ -107,6 +109,7 @@ impl Spec {
             ports,
             pools,
             group_attributes: (attributes, has_attributes),
+            warnings: Vec::new(),
         };
         spec.check(service, families, &mut annotations);
         if is_network && !config.has_nlb_groups && !spec.groups.is_empty() {
@@ -115,7 +118,9 @@ impl Spec {
                 "annotation {annotation} has no effect on a network load balancer without NLBSecurityGroupMode=Managed"
             ));
         }
+        warn_of_other_kind(is_network, &mut annotations);
         annotations.unknown(PREFIX, key::ALL);
+        let spec = Self { warnings: annotations.warnings().to_vec(), ..spec };
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
     }
@@ -173,6 +178,19 @@ impl Spec {
         }
     }
 
+    /// Returns the subnets in order of their IDs, and the addresses in the same order. The addresses of the annotation are in the
+    /// order of the subnets.
+    pub(super) fn by_subnet(&self, ids: Vec<String>) -> (Vec<String>, Vec<(&'static str, Value)>) {
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        order.sort_by(|one, other| ids[*one].cmp(&ids[*other]));
+        let sorted = |field: &'static str| {
+            let addresses = self.settings.0[field].as_array()?;
+            Some((field, order.iter().filter_map(|at| addresses.get(*at)).cloned().collect()))
+        };
+        let addresses = ["EipAllocations", "PrivateAddresses"].into_iter().filter_map(sorted).collect();
+        (order.iter().map(|at| ids[*at].clone()).collect(), addresses)
+    }
+
     /// Checks that there is one address for each subnet.
     ///
     /// # Errors
@@ -190,6 +208,30 @@ impl Spec {
             }
         }
         Ok(())
+    }
+}
+
+/// Warns of annotations that have no effect on a load balancer of this kind.
+fn warn_of_other_kind(is_network: bool, annotations: &mut Annotations<'_>) {
+    let classic = [
+        (annotations.is_set(&key::PROXY_PROTOCOL), key::PROXY_PROTOCOL.key()),
+        (annotations.is_set(&key::DRAINING), key::DRAINING.key()),
+        (annotations.is_set(&key::DRAINING_TIMEOUT), key::DRAINING_TIMEOUT.key()),
+        (annotations.is_set(&key::IDLE_TIMEOUT), key::IDLE_TIMEOUT.key()),
+        (annotations.is_set(&key::ACCESS_LOG_INTERVAL), key::ACCESS_LOG_INTERVAL.key()),
+    ];
+    let network = [
+        (annotations.is_set(&key::EIP_ALLOCATIONS), key::EIP_ALLOCATIONS.key()),
+        (annotations.is_set(&key::PRIVATE_ADDRESSES), key::PRIVATE_ADDRESSES.key()),
+    ];
+    let (others, kind) = if is_network { (&classic[..], "network") } else { (&network[..], "classic") };
+    let attributes = key::TARGET_GROUP_ATTRIBUTES.key();
+    for (_, key) in others.iter().filter(|(is_set, _)| *is_set) {
+        let instead = match *key == key::PROXY_PROTOCOL.key() {
+            true => format!("; use annotation {attributes}: proxy_protocol_v2.enabled=true"),
+            false => String::new(),
+        };
+        annotations.warning(format!("annotation {key} has no effect on a {kind} load balancer{instead}"));
     }
 }
 

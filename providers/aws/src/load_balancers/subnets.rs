@@ -121,7 +121,10 @@ pub(super) fn choose<'a>(all: &'a [Subnet], wanted: &Wanted<'_>, cluster: &Ident
 }
 
 fn stated<'a>(all: &'a [Subnet], stated: &[String]) -> Result<Vec<&'a Subnet>> {
-    let found: Vec<_> = all.iter().filter(|it| stated.iter().any(|name| it.is_called(name))).collect();
+    // In the order of the annotation: addresses are stated in that order.
+    let place = |it: &Subnet| stated.iter().position(|name| it.is_called(name));
+    let mut found: Vec<_> = all.iter().filter(|it| place(it).is_some()).collect();
+    found.sort_by_key(|it| place(it));
     if found.len() == stated.len() {
         return Ok(found);
     }
@@ -197,7 +200,7 @@ mod tests {
     #[test]
     fn stated_subnets_are_found_by_id_or_name() {
         let all = ["a1 Name=one", "b1 Name=two"];
-        assert_eq!(chosen(&all, "two a1", false, false).unwrap(), "a1 b1");
+        assert_eq!(chosen(&all, "two a1", false, false).unwrap(), "b1 a1");
         let error = chosen(&all, "a1 foo", false, false).unwrap_err().to_string();
         assert!(error.contains("expected 2 subnets of the VPC, found 1; not found: foo"), "{error}");
     }

@@ -116,3 +116,15 @@ fn shared() -> Harness {
     harness.fake.lock().each(aws_fake::Kind::Group).push(group);
     harness
 }
+
+#[tokio::test(start_paused = true)]
+async fn rule_by_which_the_group_of_nodes_admits_itself_stays() {
+    let harness = Harness::new();
+    harness.fake.lock().add_rule("sg-nodes", &json!({"ipProtocol": "-1", "groupId": "sg-nodes"}));
+    let provider = harness.start().await.unwrap();
+    let one = service("a", "extra-security-groups=sg-nodes", &json!({}));
+    harness.ensure(&provider, &one).await.unwrap();
+    assert_eq!(harness.admitted().len(), 2, "{:?}", harness.admitted());
+    harness.delete(&provider, &one).await.unwrap();
+    assert_eq!(harness.admitted(), ["sg-nodes"]);
+}

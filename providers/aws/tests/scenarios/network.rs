@@ -1,6 +1,6 @@
 //! Network load balancers: addresses, families, protocols, and target groups that are replaced.
 
-use aws_fake::Fault;
+use aws_fake::{Fault, Kind};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, service};
@@ -98,4 +98,110 @@ async fn target_group_that_cannot_change_is_replaced_with_its_targets_and_settin
     harness.changes();
     harness.ensure(&provider, &changed).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_of_a_new_load_balancer_pass_their_health_checks() {
+    let udp = json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]});
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32213});
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    for (annotations, spec) in
+        [("", udp), ("", local), ("", ranges), (" healthcheck-port=10256", json!({})), ("", json!({}))]
+    {
+        let harness = Harness::new();
+        let provider = harness.start().await.unwrap();
+        let one = service("a", &format!("type=nlb{annotations}"), &spec);
+        for again in [false, true] {
+            harness.ensure(&provider, &one).await.unwrap();
+            assert_eq!(harness.fake.lock().unhealthy_targets(), [""; 0], "{annotations} {spec}, again: {again}");
+        }
+        harness.changes();
+        let restarted = harness.start().await.unwrap();
+        harness.ensure(&restarted, &one).await.unwrap();
+        assert_eq!(harness.changes(), [""; 0], "{annotations} {spec}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
+    let harness = Harness::new();
+    harness.change_instances(|it| {
+        if it["privateDnsName"] == "worker-2" {
+            it["instanceState"] = json!({"code": 80, "name": "stopped"});
+        }
+    });
+    let provider = harness.start().await.unwrap();
+    let ports =
+        json!({"ports": [{"port": 80, "nodePort": 30080, "name": "a"}, {"port": 443, "nodePort": 30443, "name": "b"}]});
+    let status = harness.ensure(&provider, &service("a", "type=nlb", &ports)).await.unwrap();
+    assert_eq!(status.ingress.map(|it| it.len()), Some(1), "the address is published");
+    let cloud = harness.fake.lock();
+    assert_eq!(cloud.all("listener").len(), 2);
+    for group in cloud.all("target-group") {
+        assert_eq!(group["_targets"].as_array().map(Vec::len), Some(1), "{group}");
+    }
+    drop(cloud);
+    let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
+    assert_eq!(events.iter().filter(|it| it.starts_with("TargetRefused")).count(), 1, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn protected_load_balancer_keeps_everything() {
+    let harness = Harness::new();
+    let provider = harness.start().await.unwrap();
+    let one = service("a", "type=nlb", &json!({}));
+    harness.ensure(&provider, &one).await.unwrap();
+    let protect = |value: &str| {
+        let mut cloud = harness.fake.lock();
+        let attributes = cloud.each(Kind::Network)[0]["_attributes"].as_array_mut().unwrap();
+        attributes
+            .iter_mut()
+            .filter(|it| it["Key"] == "deletion_protection.enabled")
+            .for_each(|it| it["Value"] = value.into());
+    };
+    protect("true");
+    harness.changes();
+    let error = harness.delete(&provider, &one).await.unwrap_err().to_string();
+    assert!(error.contains("deletion_protection.enabled"), "{error}");
+    assert_eq!(harness.changes(), [""; 0]);
+    protect("false");
+    harness.delete(&provider, &one).await.unwrap();
+    assert!(harness.fake.lock().all("network").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_follow_the_order_of_the_annotation() {
+    let harness = Harness::new();
+    let provider = harness.start().await.unwrap();
+    let annotations =
+        "type=nlb internal=true subnets=subnet-00000003,subnet-00000002 private-ipv4-addresses=10.0.48.9,10.0.32.9";
+    harness.ensure(&provider, &service("a", annotations, &json!({}))).await.unwrap();
+    assert_eq!(addresses(&harness.only("network"), "PrivateIPv4Address"), ["10.0.32.9", "10.0.48.9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_scheme_is_refused_and_changes_nothing() {
+    for kind in ["", "type=nlb "] {
+        let harness = Harness::new();
+        let provider = harness.start().await.unwrap();
+        harness.ensure(&provider, &service("a", kind, &json!({}))).await.unwrap();
+        harness.changes();
+        let internal = service("a", &format!("{kind}internal=true"), &json!({}));
+        let error = harness.ensure(&provider, &internal).await.unwrap_err().to_string();
+        assert!(error.contains("has scheme internet-facing, which AWS cannot change"), "{error}");
+        assert_eq!(harness.changes(), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_that_names_the_security_group_of_another_one_does_not_own_it() {
+    let harness = Harness::new().with("NLBSecurityGroupMode = Managed");
+    let provider = harness.start().await.unwrap();
+    harness.ensure(&provider, &service("a", "type=nlb", &json!({}))).await.unwrap();
+    let group = harness.only("network")["SecurityGroups"][0].as_str().unwrap().to_owned();
+    let other = service("b", &format!("type=nlb security-groups={group}"), &json!({}));
+    harness.ensure(&provider, &other).await.unwrap();
+    harness.delete(&provider, &other).await.unwrap();
+    assert!(harness.fake.lock().all("group").iter().any(|it| it["groupId"] == *group), "it is the other Service's");
+    assert_eq!(harness.admitted(), [group], "which is still admitted");
 }

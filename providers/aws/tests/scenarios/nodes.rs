@@ -6,7 +6,7 @@ use aws_fake::Fault;
 use cloud_provider::{CloudProvider, InstanceMetadata, InstanceState, LookupRequest, Node, Result};
 use provider_aws::Ec2;
 
-use crate::harness::{Harness, node};
+use crate::harness::{Harness, node, node_of};
 
 const TOPOLOGY: &str = "GET /ec2/DescribeInstanceTopology";
 const LAYER: &str = "topology.k8s.aws/network-node-layer-";
@@ -97,4 +97,19 @@ async fn failed_topology_keeps_only_nodes_waiting_that_must_have_it() {
     harness.fake.fault_injector().fail(Fault::code(TOPOLOGY, "UnauthorizedOperation"));
     let labels = metadata(&provider, node("gpu", &gpu)).await.additional_labels;
     assert_eq!(labels.len(), 1, "a role without the permission is no failure: {labels:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_id_of_another_place_is_no_proof_that_an_instance_is_gone() {
+    let harness = Harness::new();
+    let provider = harness.start().await.unwrap();
+    for (id, place) in [
+        ("aws:///eu-west-1a/i-0123456789abcdef0", "region eu-west-1"),
+        ("aws://444455556666/us-east-1a/i-0123456789abcdef0", "account \"444455556666\""),
+    ] {
+        let nodes = [Arc::new(node_of("elsewhere", id))];
+        let states = provider.instances().unwrap().lookup(&nodes, LookupRequest::METADATA).await;
+        let error = states[0].as_ref().unwrap_err().to_string();
+        assert!(error.contains(place), "{error}");
+    }
 }

@@ -7,6 +7,7 @@ use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Difference, Machines, ObservedLoadBalancer, Operation, POOL, ResourceKey,
 };
+use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
@@ -66,11 +67,6 @@ impl MycloudLoadBalancers {
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(actual, change.callbacks).await;
         }
-        let differences = change.operations.iter().flat_map(Operation::changes);
-        if differences.into_iter().any(|it| Settings::FIXED.contains(&&*it.key)) {
-            self.remove(actual, change.callbacks).await?;
-            return Err(Error::conflict(format!("{} was deleted to be created again", actual.place())));
-        }
         let (ids, tasks) = (BTreeMap::new(), Vec::new());
         let mut session = ChangeRun { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
         let is_left = change.operations.contains(&Operation::Untag);
@@ -108,7 +104,10 @@ impl MycloudLoadBalancers {
         let mut body = json!(spec.settings);
         body["name"] = change.identity.name.as_str().into();
         body["labels"] = json!(change.identity.owner_tags().among(spec.labels.clone()));
-        let (task, created) = self.api.submit(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
+        // The replacement of a load balancer is another request than its creation.
+        let fixed = Settings::FIXED.map(|field| body[field].to_string()).join(" ");
+        let key = format!("{}-{}", change.identity.uid(), &sha256_hex(fixed.as_bytes())[..16]);
+        let (task, created) = self.api.submit(Call::post(ALL, &[]).json(&body), Some(&key)).await?;
         self.api.wait_for_tasks(&[task], change.callbacks).await?;
         let shown = self.by_id(created["id"].as_str().unwrap_or_default()).await?;
         let shown = shown.ok_or_else(|| Error::other("the load balancer that was just created does not exist"))?;
@@ -287,6 +286,7 @@ impl ChangeRun<'_> {
     async fn add_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
         let (added, removed) = (self.members(pool, true), self.members(pool, false));
+        self.cloud.forget_drains(&group, &added);
         let is_there = |member: &Member| removed.iter().any(|it| it.is_same(member));
         let (known, new): (Vec<_>, Vec<_>) = added.into_iter().partition(is_there);
         self.batch(UPDATE, &group, &known).await?;
@@ -322,7 +322,9 @@ impl ChangeRun<'_> {
         let weightless = |member: Member| Member { weight: 0, ..member };
         let waiting: Vec<_> = waiting.into_iter().filter(|member| member.weight > 0).map(weightless).collect();
         self.batch(UPDATE, &group, &waiting).await?;
-        self.batch(REMOVE, &group, &drained).await
+        self.batch(REMOVE, &group, &drained).await?;
+        self.cloud.forget_drains(&group, &drained);
+        Ok(())
     }
 
     async fn batch(&mut self, action: &'static str, group: &str, members: &[Member]) -> Result<()> {
@@ -340,7 +342,19 @@ impl MycloudLoadBalancers {
         let mut draining = self.draining.lock();
         let day = std::time::Duration::from_secs(24 * 3600);
         draining.retain(|_, began| now.saturating_duration_since(*began) < day);
-        let key = (group.to_owned(), Member { weight: 0, ..member.clone() }.target());
-        *draining.entry(key).or_insert(now)
+        *draining.entry(drain_key(group, member)).or_insert(now)
     }
+
+    /// Forgets the drains of members that were removed or serve again: the next drain starts from the beginning.
+    fn forget_drains(&self, group: &str, members: &[Member]) {
+        let mut draining = self.draining.lock();
+        for member in members {
+            draining.remove(&drain_key(group, member));
+        }
+    }
+}
+
+/// Returns the key of a drain: the group, and the member whatever its weight is.
+fn drain_key(group: &str, member: &Member) -> (String, String) {
+    (group.to_owned(), Member { weight: 0, ..member.clone() }.target())
 }

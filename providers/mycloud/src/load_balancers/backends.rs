@@ -40,7 +40,7 @@ pub(super) fn backends(
     pending_events: &mut PendingEvents,
 ) -> Option<Vec<Backend>> {
     let mut selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| is_selected(node, spec, api)).collect();
-    if selected.is_empty() && !nodes.is_empty() {
+    if selected.is_empty() {
         let policy = api.config.word(&EMPTY_BACKEND_POLICY);
         let text = format!("no Node is selected as a backend: annotate Nodes with {}; policy: {policy}", ingress(api));
         pending_events.warn("NoIngressNodes", text);
@@ -89,7 +89,13 @@ fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, pending_events: &mut Pendin
     };
     let is_ipv6 = spec.settings.ip_family.as_deref() == Some("ipv6");
     let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
-    let address = internal.map(|it| it.address.to_string()).find(|address| address.contains(':') == is_ipv6)?;
+    let Some(address) = internal.map(|it| it.address.to_string()).find(|address| address.contains(':') == is_ipv6)
+    else {
+        let family = if is_ipv6 { "IPv6" } else { "IPv4" };
+        let text = format!("the Node is no backend of load balancers: it has no InternalIP of family {family}");
+        pending_events.warn_node(node, "NoAddress", text);
+        return None;
+    };
     let weight = &*api.config.node_annotations[1];
     let weight = match node.annotations.get(weight).map(|text| (text, text.parse::<u32>().ok().filter(|it| *it <= 256)))
     {

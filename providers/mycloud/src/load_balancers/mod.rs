@@ -18,7 +18,8 @@ use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope,
+    NameUniqueness, Naming, ObservedLoadBalancer, Options, OwnerTags, Published, Query, Recovery, Replacement,
+    ResourceGraph, Scope,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Call;
@@ -122,6 +123,13 @@ impl MycloudLoadBalancers {
     }
 }
 
+/// Returns the fixed settings that differ, for people; `None` if none does.
+fn fixed_changes(wanted: &Attributes, seen: &Attributes) -> Option<String> {
+    let changes = wanted.differences(seen).into_iter().filter(|it| Settings::FIXED.contains(&&*it.key));
+    let changes: Vec<_> = changes.map(|it| it.to_string()).collect();
+    (!changes.is_empty()).then(|| changes.join(", "))
+}
+
 #[async_trait]
 impl LoadBalancerCloud for MycloudLoadBalancers {
     type Spec = Spec;
@@ -149,6 +157,7 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
         let (spec, mut pending_events) = (input.spec, PendingEvents::default());
         let backends = backends::backends(input.request.nodes, spec, &self.api, &mut pending_events);
+        spec.warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
         self.deduplicator.record_new(input.request.service, "backends", &pending_events);
         let mut graph = ResourceGraph::default();
         if input.scope == Scope::Everything {
@@ -205,7 +214,7 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
         _: &Identity<'_>,
-        spec: &Spec,
+        _: &Spec,
     ) -> Result<ResourceGraph> {
         let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
         let (Some(wanted), Some(seen)) = (desired.balancer_attributes().cloned(), seen) else { return Ok(desired) };
@@ -215,13 +224,31 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
             desired = desired.balancer(fitted.set(kept.clone(), seen.get(&kept)));
             return Ok(desired);
         }
-        let changes: Vec<_> =
-            wanted.differences(seen).into_iter().filter(|it| Settings::FIXED.contains(&&*it.key)).collect();
-        if changes.is_empty() || spec.allows_recreation {
-            return Ok(desired);
+        match fixed_changes(&wanted, seen) {
+            None => Ok(desired),
+            Some(changes) => Err(spec::needs_recreation(&observed.place(), &changes)),
         }
-        let changes = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        Err(spec::needs_recreation(&observed.place(), &changes))
+    }
+
+    /// Replaces a load balancer whose fixed settings differ, if the user allows it. An address can be used once: then the
+    /// old load balancer must be deleted first, which needs a further permission.
+    fn replacement(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _: &Service,
+        spec: &Spec,
+    ) -> Result<Replacement> {
+        let seen = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+        let (Some(wanted), Some(seen)) = (desired.balancer_attributes(), seen) else { return Ok(Replacement::None) };
+        let Some(changes) = fixed_changes(wanted, seen) else { return Ok(Replacement::None) };
+        let is_address_taken = wanted.text("ip").is_some_and(|ip| seen.text("ip") == Some(ip));
+        match (spec.allows_recreation, is_address_taken, spec.allows_interruption) {
+            (false, ..) => Err(spec::needs_recreation(&observed.place(), &changes)),
+            (true, false, _) => Ok(Replacement::NewFirst(changes)),
+            (true, true, true) => Ok(Replacement::OldFirst(changes)),
+            (true, true, false) => Err(spec::needs_interruption(&observed.place(), &changes)),
+        }
     }
 
     /// Replaces a load balancer that never worked: it has no address to lose.

@@ -33,6 +33,9 @@ pub(crate) struct Spec {
     pub(super) hostname: Option<String>,
     pub(super) drain: Duration,
     pub(super) allows_recreation: bool,
+    pub(super) allows_interruption: bool,
+    /// Warnings about annotations, for events.
+    pub(super) warnings: Vec<String>,
 }
 
 /// A port of a Service: the listener, and the group behind it.
@@ -76,8 +79,11 @@ impl Spec {
             hostname: read.get(&key::HOSTNAME).filter(|name| !name.is_empty()),
             drain: read.get(&key::DRAIN_TIMEOUT).unwrap_or_default(),
             allows_recreation: read.get(&key::ALLOW_RECREATE).unwrap_or_default(),
+            allows_interruption: read.get(&key::ALLOW_INTERRUPTION).unwrap_or_default(),
+            warnings: Vec::new(),
         };
         let _ = read.get(&key::ADOPT);
+        let spec = Self { warnings: read.warnings().to_vec(), ..spec };
         // The ingress annotation, the weight and the labels of Nodes decide.
         read.parsed(spec).targets_follow_labels(true)
     }
@@ -293,6 +299,15 @@ pub(super) fn name(service: &Service, config: &Config) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, full.as_bytes());
     let hash: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{hash}", &full[..71])
+}
+
+/// Returns an error about a load balancer whose replacement needs the address that it has.
+pub(super) fn needs_interruption(place: &str, changes: &str) -> Error {
+    let key = key::ALLOW_INTERRUPTION.key();
+    Error::invalid(format!(
+        "{place} cannot be replaced while it has the address of the new one ({changes}): set annotation {key}: \"true\" to have \
+         it deleted first, which interrupts the Service, or remove the address from the Service"
+    ))
 }
 
 /// Returns an error about a load balancer that cannot be changed to the Service's spec.

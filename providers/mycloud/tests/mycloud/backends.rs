@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cloud_provider::CloudProvider;
+use cloud_provider::{Caches, CloudProvider, LoadBalancerRequest};
 
 use crate::fake::ACCOUNT;
-use crate::harness::{Harness, annotate, service};
+use crate::harness::{Harness, annotate, cluster, service};
 
 const INGRESS: &str = "node.mycloud.io/ingress";
 const WEIGHT: &str = "node.mycloud.io/dlb-weight";
@@ -64,6 +64,10 @@ async fn service_without_selected_nodes_follows_the_configured_policy() {
         harness.set_node("worker-1", &[], &[]);
         harness.update_targets(&service).await.unwrap();
         assert_eq!(harness.members().len(), wanted, "{policy}");
+        let request = LoadBalancerRequest { cluster: &cluster(), service: &service, nodes: &[], callbacks: &() };
+        harness.provider.load_balancers().unwrap().update_targets(request).await.unwrap();
+        let left = if policy == "keep" { wanted } else { 0 };
+        assert_eq!(harness.members().len(), left, "{policy}, without any Node");
         let events = harness.events();
         assert!(events.iter().any(|it| it.starts_with("NoIngressNodes")), "{policy}: {events:?}");
     }
@@ -93,4 +97,30 @@ async fn leaving_backend_is_drained_before_it_is_removed() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     harness.update_targets(&service).await.unwrap();
     assert_eq!(harness.members(), ["worker-1*100", "worker-2*100"]);
+
+    harness.set_node("worker-3", &[(INGRESS, "true")], &[]);
+    harness.update_targets(&service).await.unwrap();
+    harness.set_node("worker-3", &[], &[]);
+    harness.update_targets(&service).await.unwrap_err();
+    assert_eq!(harness.members()[2], "worker-3*0", "it is drained again, from the beginning");
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_without_address_is_reported_and_no_backend() {
+    let harness = Harness::new("").await;
+    let mut node = (*harness.cluster.nodes()[0]).clone();
+    (node.name, node.uid, node.addresses) = ("bare".into(), "uid-bare".into(), [].into());
+    harness.cluster.set_node(node);
+    harness.ensure(&mut service(&[])).await.unwrap();
+    assert_eq!(harness.members(), ["worker-1*100", "worker-2*100", "worker-3*100"]);
+    let events = harness.events();
+    assert!(events.iter().any(|it| it.starts_with("NoAddress") && it.contains("InternalIP")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn warning_about_an_annotation_is_an_event() {
+    let harness = Harness::new("").await;
+    harness.ensure(&mut service(&[("lisener-scheduler", "wlc")])).await.unwrap();
+    let events = harness.events();
+    assert!(events.iter().any(|it| it.starts_with("QuestionableAnnotation") && it.contains("lisener")), "{events:?}");
 }

@@ -21,7 +21,8 @@ async fn load_balancer_is_created_once_and_shown_with_its_address() {
     let mut service = service(&[]);
     let status = harness.ensure(&mut service).await.unwrap();
     let made = harness.load_balancer();
-    assert_eq!((&made["name"], &made["key"]), (&json!("prod-default-web"), &json!(UID)));
+    assert_eq!(made["name"], "prod-default-web");
+    assert!(made["key"].as_str().unwrap().starts_with(UID), "{}", made["key"]);
     for (label, value) in [("cluster-id", "prod"), ("service", "default/web"), ("service-uid", UID)] {
         assert_eq!(made["labels"][format!("kubernetes.io/{label}")], value);
     }
@@ -97,6 +98,42 @@ async fn settings_that_need_another_load_balancer_are_refused_unless_the_user_al
         (&after["network_type"], &after["spec"], &after["bandwidth_mbps"]),
         (&json!("internet"), &json!("large"), &json!(100))
     );
+    let requests: Vec<_> =
+        harness.changes().into_iter().filter(|it| it.ends_with("/loadbalancers") || it.starts_with("DELETE")).collect();
+    assert_eq!(
+        requests.last().map(String::as_str),
+        Some("DELETE /loadbalancers/{id}"),
+        "the new one first: {requests:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_replacement_leaves_the_load_balancer_in_use() {
+    let harness = Harness::new("").await;
+    let mut service = service(&[("allow-recreate", "true")]);
+    harness.ensure(&mut service).await.unwrap();
+    let before = harness.load_balancer()["id"].clone();
+    annotate(&mut service, "network-type", "internet");
+    harness.cloud.0.fault_injector().fail(Fault::code("POST /loadbalancers", "QuotaExceeded").times(1));
+    harness.ensure(&mut service).await.unwrap_err();
+    assert_eq!(harness.load_balancer()["id"], before);
+    harness.ensure(&mut service).await.unwrap();
+    assert_ne!(harness.load_balancer()["id"], before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_with_the_same_address_needs_the_permission_to_interrupt() {
+    let harness = Harness::new("").await;
+    let mut service = service(&[("allow-recreate", "true"), ("ip", "203.0.113.7")]);
+    harness.ensure(&mut service).await.unwrap();
+    let before = harness.load_balancer()["id"].clone();
+    annotate(&mut service, "network-type", "internet");
+    let error = harness.ensure(&mut service).await.unwrap_err().to_string();
+    assert!(error.contains("allow-interruption: \"true\""), "{error}");
+    assert_eq!(harness.load_balancer()["id"], before);
+    annotate(&mut service, "allow-interruption", "true");
+    harness.ensure(&mut service).await.unwrap();
+    assert_ne!(harness.load_balancer()["id"], before);
 }
 
 #[tokio::test(start_paused = true)]

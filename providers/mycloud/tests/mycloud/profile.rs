@@ -254,6 +254,21 @@ impl CloudProfile for MycloudCloud {
         Some(json!({"metadata": {"annotations": {format!("{prefix}id"): id, format!("{prefix}adopt"): "true"}}}))
     }
 
+    fn add_twins(&self) -> bool {
+        let mut cloud = self.0.lock();
+        for mut twin in cloud.load_balancers.clone() {
+            let number = cloud.number();
+            (twin["id"], twin["key"]) = (format!("dlb-{number}").into(), Value::Null);
+            twin["vips"] = json!([{"family": "ipv4", "address": format!("203.0.113.{number}")}]);
+            cloud.load_balancers.push(twin);
+        }
+        true
+    }
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        let key = "service.beta.kubernetes.io/dlb-network-type";
+        Some(json!({"metadata": {"annotations": {key: "internet"}}}))
+    }
+
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
         self.change(name, |it| (it["nics"][0]["ipv4"], it["nics"][0]["eip"]) = (internal.into(), external.into()));
         true

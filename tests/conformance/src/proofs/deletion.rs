@@ -61,6 +61,32 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
     });
 }
 
+/// Returns the addresses, ports and targets of all load balancers.
+fn parts(harness: &Harness) -> Vec<String> {
+    let all = harness.cloud.load_balancers().into_iter();
+    all.map(|it| format!("{:?} {:?} {:?}", it.address, it.ports, it.targets)).collect()
+}
+
+/// A Service whose Nodes are still registered is deleted after the machines of the whole cluster: its load balancer is
+/// found and deleted, and the missing machines then prove nothing about it.
+///
+/// # Panics
+/// If it does not hold.
+pub fn services_are_deleted_after_their_machines(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        harness.join(1..=2).await;
+        harness.user.create_service("web", &[80]).await;
+        let program = settled(&harness).await;
+        cloud.machines().iter().for_each(|machine| cloud.terminate(&machine.name));
+        harness.user.delete_service("web").await;
+        minutes(30).await;
+        assert!(harness.api.list("services").is_empty(), "the Service stays: {:?}", harness.warnings(3));
+        assert_eq!((cloud.load_balancers(), cloud.leftovers()), (Vec::new(), Vec::new()));
+        program.stop().await;
+    });
+}
+
 /// A load balancer that the cloud protects against deletion stays, with a warning. The Service waits and is deleted
 /// when the protection ends; some Go cloud-controller-managers, and their replacements here, let the Service go at
 /// once.
@@ -73,12 +99,19 @@ pub fn protected_load_balancers_stay_until_the_protection_ends(make: MakeProfile
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
         if harness.cloud.protect(true) {
+            let (before, all) = (parts(&harness), objects(&harness));
             let events = harness.event_reasons().len();
             harness.user.delete_service("web").await;
             minutes(30).await;
             assert_eq!(harness.cloud.load_balancers().len(), 1);
             assert!(harness.event_reasons().len() > events, "nobody reports why the load balancer stays");
             let waits = !harness.api.list("services").is_empty();
+            assert_eq!(parts(&harness), before, "a protected load balancer keeps its ports and targets");
+            assert!(
+                !waits || objects(&harness) == all,
+                "a protected load balancer keeps everything: {:#?}",
+                objects(&harness)
+            );
             harness.cloud.protect(false);
             minutes(30).await;
             assert_eq!(harness.cloud.load_balancers().is_empty(), waits, "the Service waits for it: {waits}");

@@ -30,7 +30,7 @@ pub use credentials::{
 };
 pub use deletion::{
     deleted_services_leave_nothing_behind, finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last,
-    protected_load_balancers_stay_until_the_protection_ends,
+    protected_load_balancers_stay_until_the_protection_ends, services_are_deleted_after_their_machines,
 };
 pub use endless::{
     endless_answers_are_read_up_to_a_limit_and_prove_nothing, endless_lists_are_given_up_and_prove_nothing,
@@ -47,7 +47,8 @@ pub use orphans::{
 };
 pub use ownership::{
     drift_is_repaired_at_the_next_sync, moved_services_stay_reachable_and_leave_nothing_behind,
-    things_of_others_stay_as_they_are, unowned_load_balancers_are_adopted_or_refused,
+    settings_of_the_creation_that_change_are_done_or_refused, things_of_others_stay_as_they_are,
+    twins_of_load_balancers_stay_and_are_reported, unowned_load_balancers_are_adopted_or_refused,
 };
 pub use refusals::{refused_quota_is_reported_and_tried_again, throttled_program_waits_as_long_as_the_cloud_asks};
 pub use silence::steady_cluster_restart_and_flapping_node_change_nothing;

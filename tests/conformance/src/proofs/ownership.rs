@@ -90,6 +90,56 @@ fn contains(object: &Value, text: &str) -> bool {
     }
 }
 
+/// A copy of a load balancer with the owner tags of its Service is reported, and stays as it is as long as the Service
+/// exists. The Service keeps the one that it shows.
+///
+/// # Panics
+/// If it does not hold.
+pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        harness.join(1..=2).await;
+        harness.user.create_service("web", &[80]).await;
+        settled(&harness).await.stop().await;
+        if !cloud.add_twins() {
+            return;
+        }
+        let (address, twins) = (harness.address("web"), cloud.load_balancers().len());
+        let program = harness.start().await.expect("a start");
+        minutes(15).await;
+        harness.user.set_ports("web", &[443]).await;
+        minutes(15).await;
+        program.stop().await;
+        let all = cloud.load_balancers();
+        assert_eq!((all.len(), harness.address("web")), (twins, address.clone()), "{all:?}");
+        let has_port = |it: &&crate::LoadBalancerFacts| it.ports.iter().any(|(port, ..)| *port == 443);
+        let changed: Vec<_> = all.iter().filter(has_port).map(|it| it.address.clone()).collect();
+        assert_eq!(changed, [address], "the Service changes the one that it shows: {all:?}");
+        assert!(harness.event_reasons().contains(&"web LoadBalancerTwin".to_owned()), "{:?}", harness.event_reasons());
+    });
+}
+
+/// A setting that counts only when a load balancer is created, and that a Service chooses right after the creation, takes
+/// effect, or the Service says why it does not.
+///
+/// # Panics
+/// If it does not hold.
+pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        let Some(patch) = cloud.setting_of_the_creation() else { return };
+        harness.join(1..=2).await;
+        harness.user.create_service("web", &[80]).await;
+        let program = settled(&harness).await;
+        let (address, warnings) = (harness.address("web"), harness.warnings(1000).len());
+        harness.user.patch_service("web", &patch).await;
+        minutes(10).await;
+        let is_told = harness.warnings(1000).iter().skip(warnings).any(|it| it.starts_with("web "));
+        assert!(is_told || harness.address("web") != address, "neither done nor refused: {patch}");
+        program.stop().await;
+    });
+}
+
 /// A load balancer that an operator created with the name that the Service's own will have is adopted, or it stays
 /// unchanged and the Service waits until it no longer exists, as the profile says.
 ///

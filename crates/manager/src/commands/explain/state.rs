@@ -251,7 +251,9 @@ impl State {
             | E::Ensured
             | E::Deleting
             | E::Deleted
-            | E::TargetsUpdated => return None,
+            | E::TargetsUpdated
+            | E::Replacing
+            | E::Twin => return None,
         })
     }
 

@@ -11,4 +11,5 @@ mod planning;
 mod sharing;
 mod small;
 mod stepping;
+mod surplus;
 mod turns;

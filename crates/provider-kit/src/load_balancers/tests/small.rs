@@ -10,13 +10,15 @@ use parking_lot::{Mutex, MutexGuard};
 use super::super::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine,
     Machines, NameUniqueness, Naming, Notice, ObservedLoadBalancer, Operation, Options, OwnerTags, Published, Query,
-    ResourceGraph, ResourceKey, Targets,
+    Replacement, ResourceGraph, ResourceKey, Targets,
 };
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::ListResult;
 
 /// Setting of the load balancer: when its value changes, the targets are lost.
 pub(super) const NETWORK: &str = "network";
+/// Setting of the load balancer that counts only when it is created.
+pub(super) const ZONE: &str = "zone";
 /// Setting of the load balancer that the cloud ignores.
 pub(super) const IGNORED: &str = "ignored";
 
@@ -39,6 +41,11 @@ pub(super) struct State {
     pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
     pub(super) left_out: Vec<(String, Targets)>,
+    /// Settings that the cloud chooses by itself for a new load balancer, and does not show in the answer.
+    pub(super) chosen: Option<Attributes>,
+    /// If set, another zone needs another load balancer; if the inner value is set, the old one is deleted first.
+    pub(super) replaces: Option<bool>,
+    pub(super) names_are_not_unique: bool,
     /// Resources that were deleted with a load balancer, as the operations name them.
     pub(super) deleted: Vec<String>,
     /// Reported moves: UID, from and to.
@@ -132,7 +139,10 @@ impl State {
 
     fn create(&mut self, change: Change<'_>) -> Result<ObservedLoadBalancer> {
         self.requests.push("create".into());
-        if self.balancers.values().any(|it| it.name == change.identity.name && it.kind == change.identity.kind) {
+        let is_unique = !self.names_are_not_unique;
+        if is_unique
+            && self.balancers.values().any(|it| it.name == change.identity.name && it.kind == change.identity.kind)
+        {
             return Err(Error::conflict("name taken"));
         }
         self.made += 1;
@@ -147,7 +157,12 @@ impl State {
             ingress: vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", self.made))],
             ..outcome
         };
-        self.balancers.insert(actual.id.clone(), actual.clone());
+        let mut stored = actual.clone();
+        if let (Some(chosen), Some(graph)) = (&self.chosen, &mut stored.graph) {
+            let wanted = graph.balancer_attributes().cloned().unwrap_or_default();
+            *graph = graph.clone().balancer(chosen.overlaid_with(&wanted));
+        }
+        self.balancers.insert(actual.id.clone(), stored);
         if has_time { Ok(self.shown(&actual)) } else { Err(Error::rate_limited("slow down", Duration::from_secs(60))) }
     }
 }
@@ -185,7 +200,25 @@ impl LoadBalancerCloud for Small {
     type Spec = ();
 
     fn name_uniqueness(&self) -> NameUniqueness {
-        NameUniqueness::Unique
+        if self.state().names_are_not_unique { NameUniqueness::NotUnique } else { NameUniqueness::Unique }
+    }
+
+    fn replacement(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        _service: &Service,
+        (): &(),
+    ) -> Result<Replacement> {
+        let zone = |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
+        let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
+        let changes = format!("zone: {seen:?} → {wanted:?}");
+        Ok(match self.state().replaces {
+            _ if wanted.is_none() || wanted == seen => Replacement::None,
+            Some(false) => Replacement::NewFirst(changes),
+            Some(true) => Replacement::OldFirst(changes),
+            None => return Err(Error::invalid(changes)),
+        })
     }
 
     fn spec(&self, service: &Service) -> Parsed<()> {

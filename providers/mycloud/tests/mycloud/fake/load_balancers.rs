@@ -92,6 +92,11 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     if request.body["bandwidth_mbps"].is_number() && request.body["network_type"] != "internet" {
         return Err(invalid("bandwidth_mbps: only for network_type internet"));
     }
+    let has_address =
+        |it: &Value| it["vips"].as_array().into_iter().flatten().any(|vip| vip["address"] == request.body["ip"]);
+    if request.body["ip"].is_string() && cloud.load_balancers.iter().any(has_address) {
+        return Err(Refused::new(409, "AddressInUse", "ip: the address is another load balancer's"));
+    }
     let id = format!("dlb-{}", cloud.number());
     let mut created = json!({"vips": [], "listeners": [], "groups": [], "access_lists": [], "certificates": [], "status": "CREATING"});
     for (field, value) in request.body.as_object().into_iter().flatten() {
