@@ -9,7 +9,8 @@ pub(crate) const KINDS: Kind<bool> = Kind::of("`Internal` or `External`", |text|
     "Internal" | "internal" => Some(true),
     "External" | "external" => Some(false),
     _ => None,
-});
+})
+.verbatim();
 const TIERS: Kind<String> =
     Kind::of("`Premium` or `Standard`", |text| matches!(text, "Premium" | "Standard").then(|| text.to_uppercase()));
 const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| Some(text == "true"));

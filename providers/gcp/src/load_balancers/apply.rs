@@ -100,7 +100,6 @@ impl GceLoadBalancers {
             }
         }
         session.finish().await?;
-        self.warn_of_left_out(&session.left_out, change.identity.service);
         let Some(mut outcome) = outcome else {
             // The last Service of its kind reads once more, in case an earlier deletion was incomplete; so does the last of all,
             // in case a change of the kind was.

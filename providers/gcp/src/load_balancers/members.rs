@@ -33,8 +33,13 @@ impl Session<'_> {
         };
         let existing = self.existing(targets, refused).await?;
         let operation = self.begin_pool(kind, name, settings, &existing).await?;
-        self.left_out = targets.without(&existing);
+        self.leave_out(targets.without(&existing));
         Ok(operation)
+    }
+
+    fn leave_out(&mut self, targets: Targets) {
+        self.cloud.warn_of_left_out(&targets, self.change.identity.service);
+        self.left_out = targets;
     }
 
     async fn begin_pool(
@@ -99,7 +104,7 @@ impl Session<'_> {
         };
         // The Node of an instance that does not exist must not keep others from being served.
         let existing = self.existing(&rest, refused).await?;
-        self.left_out = rest.without(&existing);
+        self.leave_out(rest.without(&existing));
         self.add_all(pool, &existing).await
     }
 
