@@ -42,7 +42,9 @@ struct PoolOfPort<'a> {
 
 impl LoadBalancers {
     pub(super) async fn subnets(&self, ids: impl Iterator<Item = &str>) -> Result<Vec<Arc<Subnet>>> {
-        try_join_all(ids.map(|id| self.lists.subnets().get(id))).await
+        let found = try_join_all(ids.map(|id| self.lists.subnets().get(id))).await;
+        // A setting names it.
+        found.map_err(|error| if error.is_not_found() { Error::invalid(error.to_string()) } else { error })
     }
 
     /// Returns the OCIDs of the instances of all Nodes. A command without caches, such as `orphans`, lists the Nodes.
