@@ -99,10 +99,15 @@ impl Source {
 
     pub(crate) async fn answer(&self, id: &str, priority: Priority) -> Result<Option<InstanceAnswer>> {
         let call = Call::get("/20160918/instances/{id}", &[id]).with_priority(priority);
-        match self.api.iaas.find::<InstanceAnswer>(call).await? {
-            None if let Some(other) = self.other_region(id).await => Err(Error::other(format!(
+        let found = self.api.iaas.find::<InstanceAnswer>(call).await?;
+        if found.is_none()
+            && let Some(other) = self.other_region(id).await
+        {
+            return Err(Error::other(format!(
                 "instance {id} is of region {other}, which the configuration does not name: its existence is unknown"
-            ))),
+            )));
+        }
+        match found {
             None if self.is_listed(id).await? => Err(Error::unauthorized(format!(
                 "instance {id} exists, and may not be read: allow the principal to read instances"
             ))),

@@ -94,10 +94,16 @@ impl LoadBalancers {
         Ok((found, is_complete))
     }
 
+    /// Notes if the subnets of all Nodes are known, on which the rules of a Service depend.
+    fn note_partial_rules(&self, uid: String, is_complete: bool) {
+        let mut partial = self.partial_rules.lock();
+        let _is_changed = if is_complete { partial.remove(&uid) } else { partial.insert(uid) };
+    }
+
     /// Reads the subnet of one instance; `None` if the instance does not exist.
     async fn subnet_of(&self, id: &str) -> Result<Option<Box<str>>> {
         let found = self.instances.source().by_id(id, Priority::Ordinary).await?;
-        Ok(found.and_then(|instance| instance.subnet.clone()).map(Into::into))
+        Ok(found.and_then(|instance| instance.subnet.clone()))
     }
 
     /// Returns the places and ports of the rules of a load balancer, from its desired or observed resources.
@@ -322,9 +328,7 @@ impl LoadBalancers {
                 let places = self.places(&graph, spec.mode, Some(spec)).await?;
                 let rules = self.lists.desired(&places).await?;
                 let uid = input.request.service.metadata.uid.clone().unwrap_or_default();
-                let mut partial = self.partial_rules.lock();
-                let _is_known = if places.is_complete { partial.remove(&uid) } else { partial.insert(uid) };
-                drop(partial);
+                self.note_partial_rules(uid, places.is_complete);
                 graph = graph.resource(security::resource(), security::settings(&rules));
             }
             SecurityMode::Groups => graph = graph.resource(groups::resource(), groups::desired(spec)),
