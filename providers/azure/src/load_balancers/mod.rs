@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Caches, Cluster, Fence, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    AddressType, Caches, Cluster, Fence, LoadBalancerStatus, Node, Result, Service, async_trait,
     default_load_balancer_name,
 };
 use futures::future::try_join_all;
