@@ -159,7 +159,8 @@ impl Reader<'_> {
             ));
         }
         let annotations = self.service.metadata.annotations.as_ref();
-        let set = others.iter().map(|it| it.key()).filter(|key| annotations.is_some_and(|all| all.contains_key(*key)));
+        let keys = others.iter().map(|it| it.row().key);
+        let set = keys.filter(|key| annotations.is_some_and(|all| all.contains_key(*key)));
         let texts: Vec<_> = set
             .filter(|key| *key != other.key())
             .map(|key| format!("annotation {key} has no effect on a load balancer of type {kind}"))
