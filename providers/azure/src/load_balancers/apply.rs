@@ -41,6 +41,8 @@ impl AzureLoadBalancers {
         let before = actual.map(|it| it.ingress.clone()).unwrap_or_default();
         let mut leaving = self.destinations(owner, &before);
         leaving.extend(self.former_destinations(owner));
+        // Rules of the other form lead to the addresses of the Service.
+        leaving.extend(before.iter().filter_map(|it| it.ip.as_deref()?.parse::<IpAddr>().ok()));
         leaving.extend(identity.published_addresses.iter().filter_map(|it| it.parse::<IpAddr>().ok()));
         let security = |present, leaving, rules| SecurityChange { owner, key: &old_key, present, leaving, rules };
         if operations.iter().any(|it| it.deletes(is_rules)) {

@@ -15,7 +15,7 @@ async fn interface_that_azure_refuses_is_left_out_and_the_service_is_published()
     let harness = Harness::new(Form::Interfaces);
     let provider = harness.started().await;
     let route = "PUT /Microsoft.Network/networkInterfaces/{name}";
-    harness.fake.fault_injector().fail(Fault::status(route, 400).times(1));
+    harness.fake.fault_injector().fail(Fault::refused_as(route, 400, "InvalidRequestFormat", "it is locked").times(1));
     let web = service("web", &[80], &[], &Value::Null);
     let status = harness.ensure(&provider, &web).await.unwrap().unwrap();
     assert_eq!((status.ingress.map(|it| it.len()), harness.security_rules().len()), (Some(1), 1));
@@ -153,7 +153,10 @@ fn exclude_all(harness: &Harness) {
 async fn start_without_the_resource_group_says_how_to_end_it() {
     let harness = Harness::new(Form::Addresses);
     let route = "GET /Microsoft.Compute/virtualMachines";
-    harness.fake.fault_injector().fail(Fault::status(route, 404).times(9));
+    harness
+        .fake
+        .fault_injector()
+        .fail(Fault::refused_as(route, 404, "ResourceGroupNotFound", "no such group").times(9));
     let router = harness.fake.router();
     let provider = provider_azure::Azure::new(&harness.setup(), move |http| http.service(router.clone())).unwrap();
     let error = provider.initialize(&harness.context()).await.unwrap_err().to_string();

@@ -125,11 +125,21 @@ async fn families_of_the_service_decide_about_addresses() {
 async fn policy_for_one_kind_is_enough_if_no_service_has_the_other() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::status("GET /networkLoadBalancers", 404));
+    harness.fake.fault_injector().fail(Fault::refused_as(
+        "GET /networkLoadBalancers",
+        404,
+        "NotAuthorizedOrNotFound",
+        "Authorization failed or requested resource not found.",
+    ));
     let mut web = service(&[], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     let provider = harness.started().await;
-    harness.fake.fault_injector().fail(Fault::status("GET /networkLoadBalancers", 404));
+    harness.fake.fault_injector().fail(Fault::refused_as(
+        "GET /networkLoadBalancers",
+        404,
+        "NotAuthorizedOrNotFound",
+        "Authorization failed or requested resource not found.",
+    ));
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.delete(&provider, &web).await.unwrap();
     assert_eq!(harness.fake.lock().all("loadbalancer").count(), 0);
