@@ -10,6 +10,14 @@ pub const PREFIX: &str = "service.beta.kubernetes.io/";
 /// A truth value: `true` in any case of letters, and any other text for false.
 const TRUTH: Kind<bool> = Kind::of("true or false", |text| Some(text.eq_ignore_ascii_case("true")));
 
+/// A truth value that decides who reaches a Service: another text is a mistake.
+const STRICT_TRUTH: Kind<bool> = Kind::of("true or false", |text| match text {
+    text if text.eq_ignore_ascii_case("true") => Some(true),
+    text if text.eq_ignore_ascii_case("false") => Some(false),
+    _ => None,
+})
+.verbatim();
+
 /// The protocol of a health probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeProtocol {
@@ -49,7 +57,7 @@ provider_kit::declare! {
     pub ALL: "service.beta.kubernetes.io/";
 
     /// Gives the Service an address of the virtual network instead of a public one.
-    pub INTERNAL: bool = "azure-load-balancer-internal", kind(TRUTH), default("false");
+    pub INTERNAL: bool = "azure-load-balancer-internal", kind(STRICT_TRUTH), default("false");
     /// Subnet of an internal address.
     pub SUBNET: String = "azure-load-balancer-internal-subnet", default_description("`subnetName` of the configuration");
     /// Names a set of machines with a load balancer of its own. Not supported: refused with the basic SKU, and without
@@ -84,7 +92,7 @@ provider_kit::declare! {
     /// Service tags of Azure that may reach the Service.
     pub ALLOWED_SERVICE_TAGS: Vec<String> = "azure-allowed-service-tags";
     /// Adds a rule that denies all other traffic to the Service, if there are ranges.
-    pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(TRUTH), default("false");
+    pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(STRICT_TRUTH), default("false");
     /// Leaves the security group alone.
     pub NO_SECURITY_RULES: bool = "azure-disable-load-balancer-nsg-rule", kind(TRUTH), default("false");
     /// Sends traffic to the node ports instead of the Service's address.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{
     Caches, CloudProvider, ConfigFile, Context, Error, Finding, Instances, LoadBalancers, Reload, Result, Routes,
     Setup, TargetIdentity, async_trait,
@@ -202,10 +203,15 @@ impl CloudProvider for Azure {
         let config = parts.config.get();
         parts.cloud.learn_cluster(&context.cluster);
         parts.arm.probe(&MACHINES, &config.nodes).await.map_err(|error| {
-            let check = if error.is_unauthorized() {
-                "the credential and its role"
-            } else {
-                "subscriptionId, resourceGroup and the network"
+            let check = match () {
+                () if error.is_unauthorized() => "the credential and its role".to_owned(),
+                () if error.is_not_found() => format!(
+                    "subscriptionId and resourceGroup. If resource group {} was deleted with everything in it, nothing is left to \
+                     clean up: remove finalizer {FINALIZER_LOAD_BALANCER} from the Services that are being deleted, and uninstall \
+                     the program",
+                    config.nodes.name
+                ),
+                () => "subscriptionId, resourceGroup and the network".to_owned(),
             };
             error.context(format!("Azure at {} cannot be used; check {check}", config.endpoints.resource_manager))
         })

@@ -4,9 +4,13 @@ use provider_kit::declared::Kind;
 
 use crate::config::KIND as DEFAULT_KIND;
 
-/// Kinds of load balancers: `true` is internal.
-pub(crate) const KINDS: Kind<bool> =
-    Kind::of("`Internal`; anything else is external", |text| Some(matches!(text, "Internal" | "internal")));
+/// Kinds of load balancers: `true` is internal. Another spelling is a mistake, because it decides who reaches the Service.
+pub(crate) const KINDS: Kind<bool> = Kind::of("`Internal` or `External`", |text| match text {
+    "Internal" | "internal" => Some(true),
+    "External" | "external" => Some(false),
+    _ => None,
+})
+.verbatim();
 const TIERS: Kind<String> =
     Kind::of("`Premium` or `Standard`", |text| matches!(text, "Premium" | "Standard").then(|| text.to_uppercase()));
 const TRUE: Kind<bool> = Kind::of("`true`; anything else is false", |text| Some(text == "true"));

@@ -1,7 +1,7 @@
 //! The API: connections, kinds of objects, operations in the background, and the place that everything is in.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup, SyncCallbacks, excerpt};
@@ -260,6 +260,8 @@ pub(crate) struct Api {
     pub(crate) config: Arc<Config>,
     credentials: Arc<Credentials>,
     place: Arc<Cached<Place>>,
+    /// The name of the project of the Nodes, as soon as it is known.
+    project: Arc<OnceLock<String>>,
     operations: Operations<String>,
 }
 
@@ -290,7 +292,7 @@ impl Api {
         let operations = Operations::new(POLL, PER_POLL, move |ids: Vec<String>| poll(polled.clone(), ids));
         let operations = operations.timeouts(OPERATION_LIMIT, Duration::from_secs(10));
         let credentials = Arc::new(credentials);
-        Ok(Self { http, config, credentials, place: Arc::default(), operations })
+        Ok(Self { http, config, credentials, place: Arc::default(), project: Arc::default(), operations })
     }
 
     /// Returns the place of the cluster: from the configuration, and what it leaves open from the metadata server.
@@ -311,6 +313,7 @@ impl Api {
         let zone = known(&config.zone, "/computeMetadata/v1/instance/zone").await?;
         let network = known(&config.network, "/computeMetadata/v1/instance/network-interfaces/0/network").await?;
         let project = self.project_name(project).await;
+        self.project.get_or_init(|| project.clone());
         let network_project = match &config.network_project {
             Some(project) => self.project_name(project.clone()).await,
             None => project.clone(),
@@ -384,6 +387,12 @@ impl Api {
         }
         tracing::warn!("subnetwork-name is not set: internal load balancers get the address that the network chooses");
         Ok(None)
+    }
+
+    /// Returns the name of the project of the Nodes; `None` while it is not known, or known by its number only.
+    pub(crate) fn known_project(&self) -> Option<&str> {
+        let project = self.project.get().or(self.config.project.as_ref())?;
+        (!project.bytes().all(|byte| byte.is_ascii_digit())).then_some(project)
     }
 
     /// Returns project, zone and name in the ID of an instance.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::{ConfigFile, Result, Setup};
 use ipnet::IpNet;
-use provider_kit::declared::{Defaults, Kind, Value};
+use provider_kit::declared::{Declaration, Defaults, Kind, Value};
 use provider_kit::gcfg::{GitConfigSettings, TRUTH};
 use provider_kit::node_ipam::NodeBlocks;
 use provider_kit::variables::Variables;
@@ -80,6 +80,9 @@ provider_kit::declare! {
     /// Sources of health checks.
     pub CHECK_SOURCES: Vec<IpNet> = "cloud-provider-gce-lb-src-cidrs",
         default("130.211.0.0/22,209.85.152.0/22,209.85.204.0/22,35.191.0.0/16");
+    /// Sources of health checks over IPv6. The Go program does not know this flag.
+    pub IPV6_CHECK_SOURCES: Vec<IpNet> = "cloud-provider-gce-lb-ipv6-src-cidrs",
+        default("2600:2d00:1:b029::/64,2600:1901:8001::/48");
     /// Looks for each instance in the project that the provider ID of its Node names.
     pub MULTI_PROJECT: bool = "enable-multi-project", default("false");
     /// Leaves new external Services to a controller of load balancers with backend services.
@@ -165,6 +168,7 @@ pub struct Config {
     pub skips_groups: bool,
     pub defaults: Defaults,
     pub check_sources: Vec<String>,
+    pub ipv6_check_sources: Vec<String>,
     pub is_multi_project: bool,
     pub leaves_external: bool,
     pub annotates: bool,
@@ -210,7 +214,8 @@ impl Config {
             has_subsets: alpha.iter().any(|it| it == "ILBSubsets"),
             skips_groups: alpha.iter().any(|it| it == "SkipIGsManagement"),
             defaults: file.defaults("", &[&KIND]),
-            check_sources: flags.get(&CHECK_SOURCES).unwrap_or_default().iter().map(IpNet::to_string).collect(),
+            check_sources: check_sources(&mut flags, &CHECK_SOURCES, false),
+            ipv6_check_sources: check_sources(&mut flags, &IPV6_CHECK_SOURCES, true),
             is_multi_project,
             leaves_external,
             annotates,
@@ -229,6 +234,16 @@ impl Config {
         flags.finish()?;
         Ok(config)
     }
+}
+
+/// Reads the sources of health checks of one family: a firewall has ranges of one family.
+fn check_sources(flags: &mut Variables<'_>, flag: &Declaration<Vec<IpNet>>, is_ipv6: bool) -> Vec<String> {
+    let ranges = flags.get(flag).unwrap_or_default();
+    if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_ipv6) {
+        let family = if is_ipv6 { "IPv6" } else { "IPv4" };
+        flags.mistake(format!("{}: {other} is no {family} range", flag.key()));
+    }
+    ranges.iter().map(IpNet::to_string).collect()
 }
 
 fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {

@@ -280,7 +280,17 @@ impl MachineSource for Source {
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let path = IDS.read(provider_id)?;
-        Ok(if self.api.config.is_multi_project { path } else { path.split_once('/').map_or(path, |(_, id)| id) })
+        if self.api.config.is_multi_project {
+            return Ok(path);
+        }
+        let (project, id) = path.split_once('/').unwrap_or(("", path));
+        // An instance of the same name in the Nodes' own project is another one.
+        match self.api.known_project().filter(|own| *own != project) {
+            Some(own) => Err(Error::invalid(format!(
+                "provider ID {provider_id:?} is of project {project}, and project-id is {own}; set --enable-multi-project if Nodes are in both"
+            ))),
+            None => Ok(id),
+        }
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> InstanceMetadata {

@@ -18,6 +18,7 @@ use provider_kit::transport::{Call, Priority};
 use crate::annotations::{IPV6_LABEL, NODE_COMPARTMENT};
 use crate::api::Api;
 use crate::instance::{IDS, Instance, InstanceAnswer, ocid};
+use crate::region::region_of;
 use crate::subnets::Subnets;
 
 /// The time for which one list of a compartment's instances answers whether instances are really gone.
@@ -90,9 +91,23 @@ impl Source {
         Ok(known.get(ABSENCE_AGE, read).await?.0.contains(id))
     }
 
+    /// Returns the region of an instance, if that is another one than the cluster's: the API does not show it.
+    async fn other_region(&self, id: &str) -> Option<&'static str> {
+        let (theirs, own) = (region_of(id)?, self.api.region.name().await.ok()?);
+        (theirs != own).then_some(theirs)
+    }
+
     pub(crate) async fn answer(&self, id: &str, priority: Priority) -> Result<Option<InstanceAnswer>> {
         let call = Call::get("/20160918/instances/{id}", &[id]).with_priority(priority);
-        match self.api.iaas.find::<InstanceAnswer>(call).await? {
+        let found = self.api.iaas.find::<InstanceAnswer>(call).await?;
+        if found.is_none()
+            && let Some(other) = self.other_region(id).await
+        {
+            return Err(Error::other(format!(
+                "instance {id} is of region {other}, which the configuration does not name: its existence is unknown"
+            )));
+        }
+        match found {
             None if self.is_listed(id).await? => Err(Error::unauthorized(format!(
                 "instance {id} exists, and may not be read: allow the principal to read instances"
             ))),

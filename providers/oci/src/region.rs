@@ -134,6 +134,14 @@ impl Region {
     }
 }
 
+/// Returns the name of the region in an OCID; `None` if it has none that is known.
+pub(crate) fn region_of(ocid: &str) -> Option<&'static str> {
+    let part = ocid.split('.').nth(3)?;
+    let mut words = REGIONS.split_ascii_whitespace();
+    let mut regions = std::iter::from_fn(|| Some([words.next()?, words.next()?]));
+    regions.find(|names| names.contains(&part)).map(|[_, name]| name)
+}
+
 /// Returns the name of a region by its short name.
 fn long_name(short: &str) -> Option<&'static str> {
     let mut words = REGIONS.split_ascii_whitespace();

@@ -71,7 +71,7 @@ impl Subnets {
         let read = async || {
             let found = self.api.iaas.find(Call::get("/20160918/subnets/{id}", &[id])).await?;
             found.ok_or_else(|| {
-                Error::invalid(format!(
+                Error::not_found(format!(
                     "subnet {id} does not exist, or the principal may not read it (allow it to use subnets)"
                 ))
             })

@@ -1,7 +1,7 @@
 //! A load balancer as a graph of resources, desired and observed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -123,9 +123,19 @@ pub struct ResourceGraph {
     /// The maximum number of targets of a pool, from the desired or from the observed state. The greater of the two
     /// counts.
     pub limits: SortedMap<String, usize>,
+    /// Desired auxiliary resources whose settings follow from the Nodes: they are updated along with targets.
+    pub follow_nodes: BTreeSet<ResourceKey>,
 }
 
 impl ResourceGraph {
+    /// Adds an auxiliary resource whose settings follow from the Nodes, such as a firewall that names them. If it exists,
+    /// it is also updated in a sync that otherwise changes only targets.
+    #[must_use]
+    pub fn resource_of_nodes(mut self, resource: ResourceKey, attributes: Attributes) -> Self {
+        self.follow_nodes.insert(resource.clone());
+        self.resource(resource, attributes)
+    }
+
     /// Adds the load balancer itself.
     #[must_use]
     pub fn balancer(self, attributes: Attributes) -> Self {
@@ -265,7 +275,7 @@ impl ResourceGraph {
 
     /// Returns these resources with the targets that `wanted` has for them: the desired state of a sync that may change
     /// only targets. Settings that a pool without targets does not show are taken over as well, because they may belong
-    /// to the targets.
+    /// to the targets; and so are the settings of resources that follow from the Nodes.
     #[must_use]
     pub fn with_targets_of(&self, wanted: &Self) -> Self {
         let mut graph = self.clone();
@@ -277,6 +287,11 @@ impl ResourceGraph {
                 graph.resources.insert(resource, wanted.overlaid_with(actual));
             }
             graph.targets.insert(pool.clone(), targets.clone());
+        }
+        for resource in &wanted.follow_nodes {
+            if let (Some(settings), true) = (wanted.resources.get(resource), self.resources.contains_key(resource)) {
+                graph.resources.insert(resource.clone(), settings.clone());
+            }
         }
         graph.limits.clone_from(&wanted.limits);
         graph

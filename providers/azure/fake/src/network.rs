@@ -22,6 +22,14 @@ fn is_of(id: &str, kind: &str) -> bool {
     id.to_ascii_lowercase().contains(&format!("/providers/{kind}/").to_ascii_lowercase())
 }
 
+/// Returns `true` if an address is in a range of IPv4 addresses.
+fn is_in(range: &str, ip: &str) -> bool {
+    let parsed = |text: &str| text.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
+    let Some((first, length)) = range.split_once('/') else { return false };
+    let (Some(first), Some(ip), Ok(length)) = (parsed(first), parsed(ip), length.parse::<u32>()) else { return false };
+    length == 0 || (first ^ ip) >> (32 - length) == 0
+}
+
 /// Gives the elements of a list IDs, and refuses two of one name.
 fn name_elements(resource: &mut Value, owner: &str, list: &str) -> Result<(), Refused> {
     let mut names = BTreeSet::new();
@@ -106,11 +114,23 @@ impl Azure {
 
     /// Refuses a reference to a pool that does not exist.
     fn check_pools(&self, wanted: &Value) -> Result<(), Refused> {
+        let mut balancers: [BTreeSet<String>; 2] = Default::default();
         let mut stack = vec![wanted];
         while let Some(value) = stack.pop() {
             for pool in value["loadBalancerBackendAddressPools"].as_array().into_iter().flatten() {
                 let pool = text(pool, "/id");
                 let known = self.all(BALANCERS).flat_map(|it| items(it, "backendAddressPools"));
+                let balancer =
+                    pool.to_ascii_lowercase().split("/backendaddresspools/").next().unwrap_or_default().to_owned();
+                let is_private =
+                    |it: &Value| items(it, "frontendIPConfigurations").any(|it| it["properties"]["subnet"].is_object());
+                balancers[usize::from(self.get(&balancer).is_some_and(is_private))].insert(balancer);
+                if balancers.iter().any(|of_kind| of_kind.len() > 1) {
+                    return Err(refuse(
+                        "NetworkInterfaceAndLoadBalancerConflict",
+                        "A network interface can be in pools of one public and one internal load balancer.",
+                    ));
+                }
                 if !{ known }.any(|it| text(it, "/id").eq_ignore_ascii_case(pool)) {
                     return Err(refuse(
                         "InvalidResourceReference",
@@ -165,6 +185,14 @@ impl Azure {
         let ids =
             |list: &str| items(wanted, list).map(|it| text(it, "/id").to_ascii_lowercase()).collect::<BTreeSet<_>>();
         let known: BTreeSet<String> = LISTS.iter().flat_map(|list| ids(list)).collect();
+        let is_portless =
+            |it: &Value| !it["properties"]["port"].as_u64().is_some_and(|port| (1..=65535).contains(&port));
+        if let Some(probe) = items(wanted, "probes").find(|it| is_portless(it)) {
+            return Err(refuse(
+                "LoadBalancerInvalidProbePort",
+                format!("The port of probe {} must be from 1 to 65535.", probe["name"]),
+            ));
+        }
         let mut used = BTreeSet::new();
         for rule in items(wanted, "loadBalancingRules") {
             for key in ["frontendIPConfiguration", "backendAddressPool", "probe"] {
@@ -215,6 +243,14 @@ impl Azure {
 
     fn check_frontends(&mut self, id: &str, wanted: &mut Value) -> Result<(), Refused> {
         let before = self.get(id).cloned().unwrap_or_default();
+        let is_public = |it: &Value| it["properties"]["publicIPAddress"]["id"].is_string();
+        let kinds: BTreeSet<bool> = items(wanted, "frontendIPConfigurations").map(is_public).collect();
+        if kinds.len() > 1 {
+            return Err(refuse(
+                "LoadBalancerFrontendsMustBeOfOneKind",
+                "A load balancer has either public or private frontends.",
+            ));
+        }
         let mut addresses = BTreeSet::new();
         for index in 0..items(wanted, "frontendIPConfigurations").count() {
             let frontend = wanted["properties"]["frontendIPConfigurations"][index].clone();
@@ -256,13 +292,30 @@ impl Azure {
                     ));
                 }
                 None => {
-                    let known = old.map(|it| it["properties"]["privateIPAddress"].clone()).filter(Value::is_string);
+                    let subnet = text(&frontend, "/properties/subnet/id");
+                    let stays = old.filter(|it| text(it, "/properties/subnet/id").eq_ignore_ascii_case(subnet));
+                    let known = stays.map(|it| it["properties"]["privateIPAddress"].clone()).filter(Value::is_string);
+                    let range = self.get(subnet).map(|it| text(it, "/properties/addressPrefix").to_owned());
+                    let stated = frontend["properties"]["privateIPAddress"].as_str().filter(|ip| !ip.contains(':'));
+                    if let Some((ip, range)) = stated.zip(range.filter(|it| !it.is_empty()))
+                        && !is_in(&range, ip)
+                    {
+                        return Err(refuse(
+                            "PrivateIPAddressNotInSubnet",
+                            format!(
+                                "Private static IP address {ip} does not belong to the range of subnet prefix {range}."
+                            ),
+                        ));
+                    }
                     let slot = &frontend["properties"]["privateIPAddress"];
                     if !slot.is_string() {
                         let number = self.number();
                         let ip = known.unwrap_or_else(|| {
                             match frontend["properties"]["privateIPAddressVersion"] == "IPv6" {
                                 true => format!("fd00:2::{number:x}").into(),
+                                false if self.get(text(&frontend, "/properties/subnet/id")).is_some() => {
+                                    format!("10.1.{}.{}", number / 250 + 100, number % 250 + 4).into()
+                                }
                                 false => format!("10.2.{}.{}", number / 250, number % 250 + 4).into(),
                             }
                         });

@@ -282,7 +282,15 @@ impl AzureLoadBalancers {
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|it| full_name(it) == name);
         let others: Vec<&str> = services(&address).into_iter().filter(|it| *it != own && exists(it)).collect();
-        let Some(heir) = others.first() else { return self.delete_address(&group, name).await };
+        let Some(heir) = others.first() else {
+            if owner_in(name).is_some() {
+                return self.delete_address(&group, name).await;
+            }
+            // No program generates such a name: a user made the address, and an earlier program tagged it.
+            let tags = [&SERVICE[..], &CLUSTER, &[CLUSTER_TAG, SERVICE_TAG, DNS_OWNER]].concat();
+            let tags: serde_json::Map<_, _> = tags.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+            return self.change_address(&group, name, address, &json!({ "tags": tags })).await;
+        };
         let mut tags = json!({"tags": {SERVICE[0]: others.join(",")}});
         if owner_tags(&address).service == service.metadata.uid {
             let heir = all.iter().find(|it| full_name(it) == *heir).and_then(|it| it.metadata.uid.clone());

@@ -5,14 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cloud_provider::{LoadBalancerIngress, Result, Service, default_load_balancer_name};
+use cloud_provider::{LoadBalancerIngress, Result};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
     ResourceKey, Targets,
 };
 use serde_json::{Value, json};
 
-use super::document::{self, FRONTEND, MOST_NAME, Share, prefix};
+use super::destinations::SecurityChange;
+use super::document::{self, FRONTEND, MOST_NAME, Share};
 use super::edit::{Edit, set_members};
 use super::link::{self, PrivateLink};
 use super::members::MemberChange;
@@ -39,6 +40,9 @@ impl AzureLoadBalancers {
         let is_rules = |resource: &ResourceKey| *resource == security::resource();
         let before = actual.map(|it| it.ingress.clone()).unwrap_or_default();
         let mut leaving = self.destinations(owner, &before);
+        leaving.extend(self.former_destinations(owner));
+        // Rules of the other form lead to the addresses of the Service.
+        leaving.extend(before.iter().filter_map(|it| it.ip.as_deref()?.parse::<IpAddr>().ok()));
         leaving.extend(identity.published_addresses.iter().filter_map(|it| it.parse::<IpAddr>().ok()));
         let security = |present, leaving, rules| SecurityChange { owner, key: &old_key, present, leaving, rules };
         if operations.iter().any(|it| it.deletes(is_rules)) {
@@ -102,7 +106,8 @@ impl AzureLoadBalancers {
         if !is_by_address && graph.balancer_attributes().is_some() {
             for (pool, change) in &members {
                 let item = (self.documents.clone(), change.clone());
-                self.members.join((key.clone(), pool.clone()), item).await?;
+                let refused = self.members.join((key.clone(), pool.clone()), item).await?;
+                self.warn_of_refused(&refused).await;
             }
         }
         self.balance(&key).await?;
@@ -123,7 +128,9 @@ impl AzureLoadBalancers {
             self.write_link(&name, identity.service, frontend, &wanted).await?;
         }
         let settings = graph.resources.get(&security::resource());
-        if (settings.is_some() && touches(&is_rules)) || (!before.is_empty() && before != ingress) {
+        // Rules that lead to Nodes are not known from the addresses of a Service that ends.
+        let is_left = after.is_none() && !operations.iter().any(|it| it.deletes(is_rules)) && self.has_node_rules();
+        if (settings.is_some() && touches(&is_rules)) || (!before.is_empty() && before != ingress) || is_left {
             let rules = settings.and_then(|it| it.get("rules")).map(crate::arm::read).transpose()?.unwrap_or_default();
             let present = self.destinations(owner, &ingress);
             leaving.retain(|ip| !present.contains(ip));
@@ -222,7 +229,7 @@ impl AzureLoadBalancers {
             cluster: OwnerTags::cluster(identity.cluster).to_owned(),
             owner: owner.to_owned(),
             base: frontend_name(owner, spec.named_subnet.as_deref()),
-            own_pool: placement::own_pool(identity.service),
+            own_pools: placement::own_pools(identity.service),
             zones: if attributes.is_some() && spec.is_internal { self.zones().await? } else { Vec::new() },
             frontends: spec.families.iter().filter_map(of).collect(),
             rules: graph.listeners().map(rule).collect::<Result<_>>()?,
@@ -260,68 +267,6 @@ impl AzureLoadBalancers {
         }
         Ok(ingress_of(&share, &addresses))
     }
-
-    /// Writes the security rules of a Service, together with those of other Services.
-    async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
-        if self.config().file.security_group_name.is_empty() {
-            return Ok(());
-        }
-        let SecurityChange { owner, key, present, leaving, rules } = change;
-        let mut retained = retained(&self.documents.store().last(key), owner);
-        retained.extend(self.retained_by_services(owner, &leaving));
-        let numbers =
-            |family| spec.ports.iter().map(move |it: &super::spec::SpecPort| it.number_for(family).to_string());
-        let edit = security::Edit {
-            addresses: present,
-            leaving,
-            rules,
-            retained,
-            node_ports: spec
-                .families
-                .iter()
-                .any(|it| it.to_nodes)
-                .then(|| spec.families.iter().flat_map(numbers).collect()),
-        };
-        let config = self.config();
-        let apply = move |group: &mut Value| {
-            edit.apply(group)?;
-            if !group.is_null() {
-                crate::tags::write(&config, group, &config.tags);
-            }
-            Ok(())
-        };
-        self.documents.edit(&self.security_key(), apply).await
-    }
-
-    /// Returns protocols and ports of other Services that show one of these addresses.
-    fn retained_by_services(&self, owner: &str, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
-        let services = self.services();
-        let shows = |it: &Service| {
-            let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
-            let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());
-            ips.any(|ip: IpAddr| addresses.contains(&ip))
-        };
-        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner && shows(it));
-        let ports = others.filter_map(|it| it.spec.as_ref()?.ports.as_ref()).flatten();
-        ports
-            .map(|port| match port.protocol.as_deref() {
-                Some("UDP") => format!("Udp {}", port.port),
-                Some("SCTP") => format!("* {}", port.port),
-                _ => format!("Tcp {}", port.port),
-            })
-            .collect()
-    }
-}
-
-/// A change of a Service's security rules.
-struct SecurityChange<'a> {
-    owner: &'a str,
-    key: &'a DocumentKey,
-    /// The addresses that rules lead to.
-    present: BTreeSet<IpAddr>,
-    /// Addresses that the Service had.
-    leaving: BTreeSet<IpAddr>,
-    rules: BTreeSet<String>,
 }
 
 /// Returns `true` if the operations create a resource for which `is_it` holds.
@@ -364,24 +309,16 @@ pub(super) fn frontend_name(owner: &str, subnet: Option<&str>) -> String {
 
 /// Returns the frontend of a family as the API reads it; `None` if the family has none.
 fn frontend(attributes: &Attributes, family: &Family) -> Option<Value> {
-    let [address, subnet, ip] = FRONTEND.map(|(key, _)| attributes.text(&format!("{key}{}", family.suffix)));
+    let [address, subnet, _] = FRONTEND.map(|(key, _)| attributes.text(&format!("{key}{}", family.suffix)));
+    // An address that the Service does not state is the subnet's to choose, and may not be in another subnet.
+    let ip = family.address.map(|ip| ip.to_string());
     let properties = match (address, subnet) {
         (Some(id), _) => json!({"publicIPAddress": {"id": id}, "subnet": null, "privateIPAddress": null}),
         (None, None) => return None,
         (None, subnet) => json!({
             "subnet": {"id": subnet}, "publicIPAddress": null, "privateIPAddress": ip,
-            "privateIPAllocationMethod": ip.map_or("Dynamic", |_| "Static"), "privateIPAddressVersion": family.name(),
+            "privateIPAllocationMethod": ip.as_ref().map_or("Dynamic", |_| "Static"), "privateIPAddressVersion": family.name(),
         }),
     };
     Some(json!({ "properties": properties }))
-}
-
-/// Returns protocols and ports of other Services that use a frontend of this one.
-fn retained(document: &Value, owner: &str) -> BTreeSet<String> {
-    let own: Vec<_> = Share::of(document, owner).frontends.values().map(|it| text(it, "/name")).collect();
-    let others = crate::arm::items(document, "loadBalancingRules").filter(|it| {
-        let its = name_of(text(it, "/properties/frontendIPConfiguration/id"));
-        prefix(text(it, "/name")) != Some(owner) && own.iter().any(|own| its.eq_ignore_ascii_case(own))
-    });
-    others.map(|it| format!("{} {}", text(it, "/properties/protocol"), it["properties"]["frontendPort"])).collect()
 }

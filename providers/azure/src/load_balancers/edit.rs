@@ -45,8 +45,8 @@ pub(crate) struct Edit {
     pub(crate) base: String,
     /// Properties of the frontends, by the suffixes of their families; none removes the share.
     pub(crate) frontends: BTreeMap<&'static str, Value>,
-    /// The name of the pool of this Service alone.
-    pub(crate) own_pool: String,
+    /// The names that the pool of this Service alone may have.
+    pub(crate) own_pools: [String; 2],
     /// Zones of new frontends.
     pub(crate) zones: Vec<String>,
     pub(crate) rules: Vec<(Port, String, Rule)>,
@@ -216,11 +216,11 @@ impl Edit {
     fn remove_unused_pools(&self, document: &mut Value) {
         let id = |it: &Value| name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase();
         let used: BTreeSet<String> = items(document, LISTS[3]).map(id).collect();
-        let is_left =
-            |name: &str| name.eq_ignore_ascii_case(&self.own_pool) && !used.contains(&name.to_ascii_lowercase());
+        let is_left = |name: &str| self.own_pools.iter().any(|own| name.eq_ignore_ascii_case(own));
         retain(document, LISTS[1], |it| {
             let name = text(it, "/name");
-            !is_left(name.get(..name.len() - suffix(name).len()).unwrap_or(name))
+            used.contains(&name.to_ascii_lowercase())
+                || !is_left(name.get(..name.len() - suffix(name).len()).unwrap_or(name))
         });
     }
 

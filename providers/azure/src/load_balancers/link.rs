@@ -194,7 +194,9 @@ impl AzureLoadBalancers {
     pub(super) async fn links(&self, service: Option<&Service>) -> Result<Vec<Value>> {
         let asks = |it: &Service| {
             let annotations = it.metadata.annotations.as_ref();
-            annotations.and_then(|it| it.get(key::LINK_CREATE.key())).is_some_and(|it| it.eq_ignore_ascii_case("true"))
+            annotations
+                .and_then(|it| it.get(key::LINK_CREATE.key()))
+                .is_some_and(|it| it.trim().eq_ignore_ascii_case("true"))
         };
         let all = || self.caches.get().is_some_and(|it| it.services().iter().any(|it| asks(it)));
         match service.map_or_else(all, asks) {

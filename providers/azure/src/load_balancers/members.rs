@@ -1,21 +1,29 @@
 //! Members of pools whose members are network interfaces: the interfaces of machines, and the models and instances of
 //! scale sets, each of which names the pools that it is in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, EventSubject, Node, Result, Service};
 use futures::future::{join_all, try_join_all};
+use provider_kit::inventory::Found;
 use provider_kit::load_balancers::Targets;
+use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
+use super::AzureLoadBalancers;
 use super::document::{members, suffix};
 use crate::arm::{Arm, INSTANCES, INTERFACES, ResourceType, SCALE_SETS, items, place_of, text};
 use crate::config::ResourceGroup;
 use crate::documents::{DocumentKey, Shared};
 use crate::machines::scale_set_of;
+use crate::nodes::compared;
 
 /// The number of machines that are changed at the same time.
 const AT_ONCE: usize = 8;
+
+/// The members that could not join a pool, and why.
+pub(crate) type Refused = Arc<BTreeMap<String, String>>;
 
 /// A change of a pool's members.
 #[derive(Clone, Debug, Default)]
@@ -28,17 +36,28 @@ pub(crate) struct MemberChange {
 
 /// Carries out changes of one pool that came at the same time. Members that are as wanted cost no request but the read of
 /// the load balancer.
-pub(crate) async fn change(documents: &Shared, key: &DocumentKey, pool: &str, changes: &[MemberChange]) -> Result<()> {
+pub(crate) async fn change(
+    documents: &Shared,
+    key: &DocumentKey,
+    pool: &str,
+    changes: &[MemberChange],
+) -> Result<Refused> {
     let (document, arm) = (documents.store().get(key).await?, documents.store().arm());
     let there = members(&document, pool);
     let id = format!("{}/backendAddressPools/{pool}", text(&document, "/id"));
     let union = |of: fn(&MemberChange) -> &Targets| changes.iter().fold(Targets::default(), |all, it| all.with(of(it)));
     let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
     let leave: Targets = leave.iter().filter(|it| there.contains(it) && !join.contains(it)).collect();
-    if changes.iter().any(|it| it.leaves_models) {
-        let sets: BTreeSet<_> = leave.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
-        try_join_all(sets.iter().map(|(group, set)| scale_set(arm, group, set, &id, false))).await?;
+    let sets = |targets: &Targets| -> BTreeSet<(ResourceGroup, String)> {
+        targets.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set.to_owned())).collect()
+    };
+    // Instances that are created later have the pools of the model: it leaves with the last instance of its scale set.
+    let mut models = sets(&leave);
+    if !changes.iter().any(|it| it.leaves_models) {
+        let stay = sets(&there.without(&leave).with(&join));
+        models.retain(|it| !stay.contains(it));
     }
+    try_join_all(models.iter().map(|(group, set)| scale_set(arm, group, set, &id, false))).await?;
     write(arm, &id, &join, &leave).await
 }
 
@@ -54,7 +73,7 @@ pub(crate) async fn unbind(arm: &Arm, document: &Value, nodes: &ResourceGroup) -
     Ok(())
 }
 
-async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result<()> {
+async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result<Refused> {
     let sets: BTreeSet<_> = join.iter().filter_map(scale_set_of).map(|(group, set, _)| (group, set)).collect();
     // The model first: a new instance is then a member from the beginning.
     for (group, set) in &sets {
@@ -62,12 +81,22 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
     }
     let changes: Vec<(&str, bool)> =
         join.iter().map(|it| (it, true)).chain(leave.iter().map(|it| (it, false))).collect();
-    let mut failed = None;
+    let (mut failed, mut refused) = (None, BTreeMap::new());
     for some in changes.chunks(AT_ONCE) {
         let outcomes = join_all(some.iter().map(|(target, joins)| member(arm, target, pool, *joins))).await;
-        failed = failed.or(outcomes.into_iter().find_map(Result::err));
+        for ((target, joins), outcome) in some.iter().zip(outcomes) {
+            match outcome {
+                Err(error) if *joins && error.is_invalid() => drop(refused.insert((*target).to_owned(), error)),
+                outcome => failed = failed.or(outcome.err()),
+            }
+        }
     }
-    failed.map_or(Ok(()), Err)
+    // If all are refused, the reason is not one of them.
+    if refused.len() == changes.len() {
+        failed = failed.or_else(|| refused.pop_first().map(|(_, error)| error));
+    }
+    let refused = refused.into_iter().map(|(target, error)| (target, error.to_string())).collect();
+    failed.map_or(Ok(Arc::new(refused)), Err)
 }
 
 /// Adds the pool to the references of one IP configuration, or removes it. Returns `true` if that changed anything.
@@ -145,5 +174,45 @@ async fn write_pool(
     match configuration(&mut shown).is_some_and(|it| set_pool(it, pool, joins)) {
         true => arm.write(of, group, names, &shown).await.map(drop),
         false => Ok(()),
+    }
+}
+
+impl AzureLoadBalancers {
+    /// Reports members that Azure refuses, on their Nodes.
+    pub(super) async fn warn_of_refused(&self, refused: &Refused) {
+        if refused.is_empty() {
+            return;
+        }
+        let nodes = self.nodes();
+        let known: Vec<_> = nodes.iter().map(compared).collect();
+        let machines = self.machines.find_all(&known, false, Priority::Ordinary).await;
+        for (node, machine) in nodes.iter().zip(machines) {
+            let Ok(Found::Present(machine)) = machine else { continue };
+            let Some(text) = refused.get(&*machine.interface) else { continue };
+            let (subject, reason) = (EventSubject::Node(node), "LoadBalancerNodeLeftOut");
+            let text = format!("load balancers leave the Node out: {text}");
+            if self.deduplicator.is_first(subject, reason, &text) {
+                self.cluster_view.events().warning(subject, reason, text);
+            }
+        }
+    }
+
+    /// Reports a pool without members although the Service has Nodes.
+    pub(super) fn warn_of_empty_pool(
+        &self,
+        service: &Service,
+        nodes: &[Arc<Node>],
+        is_ipv6: bool,
+        targets: Option<&Targets>,
+    ) {
+        if nodes.is_empty() || !is_ipv6 || targets.is_some_and(|it| !it.is_empty()) {
+            return;
+        }
+        let (subject, reason) = (EventSubject::Service(service), "LoadBalancerPoolEmpty");
+        let text = "no Node has an IPv6 address, so the IPv6 address of the load balancer leads to no Node; add an IPv6 \
+                    configuration to the network interfaces of the machines or scale sets";
+        if self.deduplicator.is_first(subject, reason, text) {
+            self.cluster_view.events().warning(subject, reason, text);
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod address;
 mod apply;
+mod destinations;
 pub(crate) mod document;
 mod edit;
 pub(crate) mod link;
@@ -19,16 +20,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, Caches, Cluster, Fence, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    AddressType, Caches, Cluster, Fence, LoadBalancerStatus, Node, Result, Service, async_trait,
     default_load_balancer_name,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
-use provider_kit::annotations::Parsed;
+use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::endpoint_nodes::EndpointNodes;
+use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::{Found, Inventory};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Naming, ObservedLoadBalancer,
@@ -37,6 +39,7 @@ use provider_kit::load_balancers::{
 use provider_kit::paging::ListResult;
 use provider_kit::transport::Priority;
 
+use self::destinations::Destinations;
 use self::members::MemberChange;
 use self::reading::{Observed, ingress_of};
 use self::spec::{Family, Spec};
@@ -72,16 +75,14 @@ pub(crate) struct Inner {
     zones: Cached<Vec<String>>,
     /// Reads of both load balancers and the security group, which concurrent callers share.
     reads: Coalescer<(), AzureLoadBalancers, Arc<Observed>>,
-    members: Coalescer<(DocumentKey, String), (Shared, MemberChange)>,
+    members: Coalescer<(DocumentKey, String), (Shared, MemberChange), members::Refused>,
     placed: Mutex<placement::Placed>,
     endpoint_nodes: EndpointNodes,
     cluster_view: ClusterView,
-    /// Addresses to which security rules of a Service must lead, and the families whose own addresses they replace.
-    further: Mutex<HashMap<String, FurtherDestinations>>,
+    /// Addresses to which security rules of Services lead, by the beginning of the names of their elements.
+    further: Mutex<HashMap<String, Destinations>>,
+    deduplicator: EventDeduplicator,
 }
-
-/// Addresses, and for each family that they replace whether it is IPv6.
-type FurtherDestinations = (BTreeSet<IpAddr>, Vec<bool>);
 
 impl std::ops::Deref for AzureLoadBalancers {
     type Target = Inner;
@@ -118,6 +119,7 @@ impl AzureLoadBalancers {
             members,
             placed: Mutex::default(),
             endpoint_nodes: EndpointNodes::new(cluster_view.clone(), fence),
+            deduplicator: EventDeduplicator::new(cluster_view.events().clone()),
             cluster_view,
             further: Mutex::default(),
         }))
@@ -196,21 +198,6 @@ impl AzureLoadBalancers {
         self.services().into_iter().map(|it| (default_load_balancer_name(&it), it)).collect()
     }
 
-    /// Notes the addresses to which the security rules of a Service lead: those of the Nodes, without a floating address.
-    fn note_destinations(&self, owner: &str, spec: &Spec, nodes: &[Arc<Node>]) {
-        let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
-        let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
-        let further = spec.additional.iter().copied().chain(to_nodes.iter().flat_map(of_family)).collect();
-        self.further.lock().insert(owner.to_owned(), (further, to_nodes));
-    }
-
-    /// Returns the addresses to which the security rules of a Service lead.
-    fn destinations(&self, owner: &str, ingress: &[LoadBalancerIngress]) -> BTreeSet<IpAddr> {
-        let (further, replaced) = self.further.lock().get(owner).cloned().unwrap_or_default();
-        let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
-        own.filter(|ip: &IpAddr| !replaced.contains(&ip.is_ipv6())).chain(further).collect()
-    }
-
     /// Returns the members that these Nodes are in a pool of a family; `None` if none of them is known.
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
         let config = self.config();
@@ -233,6 +220,12 @@ impl AzureLoadBalancers {
         };
         let found: Targets = found.iter().filter(|it| !it.is_empty()).collect();
         Ok((nodes.is_empty() || !found.is_empty()).then_some(found))
+    }
+
+    /// Returns `true` if a pool keeps its members while all Nodes are excluded: the machines reach the Internet by it.
+    fn keeps_outbound(&self, spec: &Spec, base: Option<&str>) -> bool {
+        let is_by_interface = self.config().file.pool_kind == PoolKind::Nic;
+        is_by_interface && base.is_none() && !spec.is_internal && !self.nodes().is_empty()
     }
 
     /// Returns the Nodes that may be in pools.
@@ -284,9 +277,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
 
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
         self.learn_cluster(cluster);
-        let key = format!("{}{}", crate::annotations::PREFIX, "azure-load-balancer-internal");
-        let annotation = service.metadata.annotations.as_ref().and_then(|it| it.get(&key));
-        let is_internal = annotation.is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        let is_internal = Annotations::of(service).get(&crate::annotations::INTERNAL) == Some(true);
         Naming {
             legacy_owner: Some(default_load_balancer_name(service)),
             kind: if is_internal { INTERNAL } else { EXTERNAL },
@@ -304,6 +295,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let owner = default_load_balancer_name(request.service);
         let kind = if spec.is_internal { INTERNAL } else { EXTERNAL };
         let nodes = self.usable(request.nodes);
+        let further = self.note_destinations(&owner, spec, &nodes);
         let base = self.place(request.service, spec, kind).await?;
         let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
         let mut graph = ResourceGraph::default();
@@ -312,12 +304,18 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 true => None,
                 false => self.targets(&nodes, family.is_ipv6).await?,
             };
+            self.warn_of_empty_pool(request.service, &nodes, family.is_ipv6, targets.as_ref());
+            let targets = targets.filter(|it| !it.is_empty() || !self.keeps_outbound(spec, base.as_deref()));
             graph = graph.pool(&pool_of(family, own_pool.as_deref(), cluster), Attributes::default(), targets);
         }
+        let security = spec.security.as_ref().filter(|it| !it.is_empty());
         if input.scope == Scope::Targets {
-            return Ok(graph);
+            let follows = security.is_some() && spec.families.iter().any(|it| it.to_nodes);
+            return Ok(match follows {
+                true => graph.resource_of_nodes(security::resource(), security::destinations_of(&further)),
+                false => graph,
+            });
         }
-        self.note_destinations(&owner, spec, request.nodes);
         let mut frontend = Attributes::default();
         if let Some(base) = base {
             frontend = frontend.set(BALANCER, base);
@@ -356,8 +354,9 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             let name = link.name(&apply::frontend_name(&owner, spec.named_subnet.as_deref()));
             graph = graph.resource(link::resource(&name), Attributes::desired(&link.settings)?);
         }
-        if let Some(rules) = spec.security.as_ref().filter(|it| !it.is_empty()) {
-            graph = graph.resource(security::resource(), security::settings(rules));
+        if let Some(rules) = security {
+            let further = Some(&further).filter(|it| !it.is_empty());
+            graph = graph.resource(security::resource(), security::settings(rules, further));
         }
         Ok(graph)
     }

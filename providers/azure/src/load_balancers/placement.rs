@@ -16,7 +16,7 @@ use super::document::{FRONTEND, Share, members, prefix};
 use super::edit::set_members;
 use super::spec::{Family, Spec};
 use super::{AzureLoadBalancers, base_name, internal};
-use crate::arm::{items, text};
+use crate::arm::{items, name_of, text};
 use crate::documents::DocumentKey;
 use crate::machines::VirtualMachine;
 use crate::nodes::compared;
@@ -75,10 +75,12 @@ pub(super) struct Placed {
     nodes: Vec<Arc<Node>>,
 }
 
-/// Returns the name of the pool that a Service has alone.
-pub(super) fn own_pool(service: &Service) -> String {
-    let part = |it: &Option<String>| it.clone().unwrap_or_default();
-    format!("{}-{}", part(&service.metadata.namespace), part(&service.metadata.name)).to_lowercase()
+/// Returns the names of the pool that a Service may have alone: that of the Go program, which Services of different
+/// namespaces may share, and one that is the Service's alone, because its parts have no underscore.
+pub(super) fn own_pools(service: &Service) -> [String; 2] {
+    let part = |it: &Option<String>| it.clone().unwrap_or_default().to_lowercase();
+    let (namespace, name) = (part(&service.metadata.namespace), part(&service.metadata.name));
+    [format!("{namespace}-{name}"), format!("{namespace}_{name}")]
 }
 
 /// Returns the load balancers that may serve a Service: those that it names, or all; without those whose selectors do
@@ -161,6 +163,27 @@ fn assign(
 }
 
 impl AzureLoadBalancers {
+    /// Returns the name of the pool that a Service has alone. An existing one keeps its name, unless another Service uses
+    /// it as well.
+    fn own_pool(&self, service: &Service) -> String {
+        let ([shared, own], owner) = (own_pools(service), default_load_balancer_name(service));
+        let existing = self.existing();
+        let rules = existing.iter().flat_map(|(.., document)| items(document, "loadBalancingRules"));
+        let led = rules.filter(|rule| {
+            let pool = name_of(text(rule, "/properties/backendAddressPool/id")).to_lowercase();
+            pool.strip_suffix("-ipv6").unwrap_or(&pool) == shared
+        });
+        let owners: BTreeSet<_> = led.map(|rule| prefix(text(rule, "/name")) == Some(&*owner)).collect();
+        let is_other = |it: &std::sync::Arc<Service>| it.metadata.uid != service.metadata.uid;
+        let is_ambiguous = || self.services().iter().any(|it| is_other(it) && own_pools(it)[0] == shared);
+        match (owners.contains(&true), owners.contains(&false)) {
+            (_, true) => own,
+            (true, false) => shared,
+            (false, false) if is_ambiguous() => own,
+            (false, false) => shared,
+        }
+    }
+
     fn configured(&self) -> &[StandardBalancer] {
         &self.balancers
     }
@@ -267,7 +290,7 @@ impl AzureLoadBalancers {
             let with_endpoints = self.endpoint_nodes.of(service).await?;
             let has_endpoint =
                 |node: &Arc<Node>| with_endpoints.as_ref().is_none_or(|names| names.contains(&*node.name));
-            return Ok((nodes.into_iter().filter(has_endpoint).collect(), Some(own_pool(service))));
+            return Ok((nodes.into_iter().filter(has_endpoint).collect(), Some(self.own_pool(service))));
         }
         let assigned = self.assigned(&nodes, Some((base, &default_load_balancer_name(service)))).await;
         let is_its = |node: &Arc<Node>| assigned.get(&*node.name).is_some_and(|it| it.eq_ignore_ascii_case(base));

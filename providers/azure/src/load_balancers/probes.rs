@@ -111,9 +111,16 @@ pub(super) fn probe(
     let is_known = protocol != ProbeProtocol::Https || !config.file.is_basic();
     let protocol = if is_known { protocol } else { ProbeProtocol::Tcp };
     let path = own.text("health-probe_request-path").map(str::to_owned).or_else(|| annotations.get(&key::PROBE_PATH));
+    let stated = probe_port(&own, annotations);
+    if stated.is_none() && node_port == 0 {
+        annotations.mistake(format!(
+            "port {0}: has no node port, which its health probe needs; set allocateLoadBalancerNodePorts, or annotation {PREFIX}port_{0}_health-probe_port or {PREFIX}port_{0}_no_probe_rule",
+            own.1
+        ));
+    }
     Probe {
         protocol: protocol.text().to_owned(),
-        port: probe_port(&own, annotations).unwrap_or(node_port),
+        port: stated.unwrap_or(node_port),
         request_path: path.filter(|_| protocol != ProbeProtocol::Tcp),
         ..common
     }
@@ -125,7 +132,7 @@ fn probe_port(own: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16
     let ports = own.0.spec.as_ref().and_then(|it| it.ports.as_deref()).unwrap_or_default();
     let named = ports.iter().find(|it| it.name.as_deref() == Some(text) || it.port.to_string() == text);
     let port = match named {
-        Some(port) => port.node_port.and_then(|it| u16::try_from(it).ok()),
+        Some(port) => port.node_port.and_then(|it| u16::try_from(it).ok()).filter(|port| *port != 0),
         None => text.parse().ok().filter(|port| *port != 0),
     };
     if port.is_none() {

@@ -8,7 +8,7 @@ use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, OwnerTags, 
 use serde_json::Value;
 
 use super::document::{CLUSTER_TAG, FRONTEND, Share, prefix};
-use super::spec::{self, Family, Spec};
+use super::spec::{self, Family};
 use super::{AzureLoadBalancers, BALANCER, EXTERNAL, INTERNAL, address, base_name, link, security, share_id};
 use crate::arm::{LOAD_BALANCERS, PUBLIC_ADDRESSES, id_of, items, text};
 use crate::tags;
@@ -47,10 +47,7 @@ impl AzureLoadBalancers {
         (addresses, links): (&[Value], &[Value]),
         service: Option<&Service>,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        if let Some(service) = service.filter(|_| !self.further.lock().contains_key(owner)) {
-            let nodes = self.nodes();
-            self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
-        }
+        service.into_iter().for_each(|service| self.learn_destinations(owner, service));
         let none = Value::Null;
         let mut of_kind = observed.load_balancers.iter().filter(|(its, _)| *its == kind).map(|(_, it)| it);
         let first = of_kind.clone().next().unwrap_or(&none);
@@ -74,9 +71,8 @@ impl AzureLoadBalancers {
             return Ok(None);
         }
         let ingress = ingress_of(&share, addresses);
-        let rules = security::observed(&observed.security_group, &self.destinations(owner, &ingress));
-        if !rules.is_empty() {
-            graph = graph.resource(security::resource(), security::settings(&rules));
+        if let Some(settings) = self.observed_security(&observed.security_group, owner, &ingress, service) {
+            graph = graph.resource(security::resource(), settings);
         }
         if let Some(link) = self.link_of(&share, links, service.map(address::full_name).as_deref()) {
             graph = graph.resource(link::resource(text(link, "/name")), Attributes::observed(&link::observed(link))?);
@@ -109,7 +105,7 @@ impl AzureLoadBalancers {
         let mut place = self.config().load_balancers.clone();
         let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
         let group = annotations.and_then(|it| it.get(crate::annotations::GROUP.key()));
-        place.name = group.map_or(place.name, |it| it.to_ascii_lowercase());
+        place.name = group.map_or(place.name, |it| it.trim().to_ascii_lowercase());
         let links = self.links(service).await?;
         let families = service.and_then(|it| it.spec.as_ref()?.ip_families.as_ref()).map_or(1, Vec::len);
         for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {

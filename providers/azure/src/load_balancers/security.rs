@@ -23,8 +23,27 @@ pub(crate) fn resource() -> ResourceKey {
     ResourceKey::created_after("security rules", "")
 }
 
-pub(crate) fn settings(rules: &BTreeSet<String>) -> Attributes {
-    Attributes::default().set("rules", rules)
+/// Returns the settings of that part: the rules, and the destinations beside the addresses of the Service, if there are
+/// some.
+pub(crate) fn settings(rules: &BTreeSet<String>, further: Option<&BTreeSet<IpAddr>>) -> Attributes {
+    let further = further.map(destinations_of).unwrap_or_default();
+    further.set("rules", rules)
+}
+
+/// Returns the setting of these destinations alone.
+pub(crate) fn destinations_of(further: &BTreeSet<IpAddr>) -> Attributes {
+    Attributes::default().set("destinations", further)
+}
+
+/// Returns the name of a rule, in lower case.
+pub(crate) fn name(rule: &str) -> Option<String> {
+    Some(Parsed::of(rule)?.name().to_ascii_lowercase())
+}
+
+/// Returns `true` if a rule of the program leads to one of these addresses.
+pub(crate) fn leads_to(group: &Value, addresses: &BTreeSet<IpAddr>) -> bool {
+    let ours = crate::arm::items(group, "securityRules").filter(|it| is_ours(it));
+    { ours }.any(|rule| destinations(rule).iter().any(|it| it.parse().is_ok_and(|ip| addresses.contains(&ip))))
 }
 
 /// A rule in the form `<family> <protocol> <access> <sources> <ports>`.
@@ -88,16 +107,32 @@ fn written(rule: &Value) -> String {
     format!("{family} {} {access} {sources} {ports}", text(rule, "/properties/protocol"))
 }
 
-/// Returns the rules that admit traffic to all of these addresses.
-pub(crate) fn observed(group: &Value, addresses: &BTreeSet<IpAddr>) -> BTreeSet<String> {
-    let ours = crate::arm::items(group, "securityRules").filter(|it| is_ours(it) && !addresses.is_empty());
-    let covers = |rule: &&Value| {
-        let there = destinations(rule);
-        let family = text(rule, "/name").contains("_IPv6");
-        let mut of_family = addresses.iter().filter(|ip| ip.is_ipv6() == family).peekable();
-        of_family.peek().is_some() && { of_family }.all(|ip| there.contains(&ip.to_string()))
-    };
-    ours.filter(covers).map(written).collect()
+/// Returns the rules of a Service with these addresses and further destinations, without those of `foreign` names, and
+/// the further destinations to which all of them lead.
+pub(crate) fn observed(
+    group: &Value,
+    (own, further): (&BTreeSet<IpAddr>, &BTreeSet<IpAddr>),
+    foreign: &BTreeSet<String>,
+) -> (BTreeSet<String>, BTreeSet<IpAddr>) {
+    let (mut rules, mut covered) = (BTreeSet::new(), further.clone());
+    let mut families = BTreeSet::new();
+    for rule in crate::arm::items(group, "securityRules").filter(|it| is_ours(it)) {
+        let (there, family) = (destinations(rule), text(rule, "/name").contains("_IPv6"));
+        let has = |ip: &IpAddr| there.contains(&ip.to_string());
+        let of_family = |ip: &&IpAddr| ip.is_ipv6() == family;
+        let mut own = own.iter().filter(of_family).peekable();
+        let is_its = match own.peek() {
+            Some(_) => own.all(has),
+            None => further.iter().filter(of_family).any(has),
+        };
+        if is_its && !foreign.contains(&text(rule, "/name").to_ascii_lowercase()) {
+            rules.insert(written(rule));
+            families.insert(family);
+            covered.retain(|ip| ip.is_ipv6() != family || has(ip));
+        }
+    }
+    covered.retain(|ip| families.contains(&ip.is_ipv6()));
+    (rules, covered)
 }
 
 /// The rules of one Service, as they are to be written.
@@ -110,8 +145,13 @@ pub(crate) struct Edit {
     pub(crate) rules: BTreeSet<String>,
     /// Protocols and ports of other Services with the same addresses, as `Tcp 80`: their rules stay.
     pub(crate) retained: BTreeSet<String>,
-    /// Node ports, if rules lead to Nodes: other rules with these addresses belong to other Services.
-    pub(crate) node_ports: Option<BTreeSet<String>>,
+    /// If set, another Service with the same address denies other traffic.
+    pub(crate) retains_denial: bool,
+    /// The addresses of Nodes, and the names of the rules by which other Services lead to them.
+    pub(crate) nodes: BTreeSet<IpAddr>,
+    pub(crate) kept: BTreeSet<String>,
+    /// Addresses of Nodes that left: no rule leads to them.
+    pub(crate) gone: BTreeSet<IpAddr>,
 }
 
 impl Edit {
@@ -134,12 +174,15 @@ impl Edit {
         let names: BTreeMap<String, &String> =
             self.rules.iter().filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule))).collect();
         for rule in all.iter_mut().filter(|it| is_ours(it)) {
-            let is_wanted = names.contains_key(&text(rule, "/name").to_ascii_lowercase());
-            if !self.may_strip(rule) {
-                continue;
-            }
+            let name = text(rule, "/name").to_ascii_lowercase();
+            let (is_wanted, may_strip) = (names.contains_key(&name), self.may_strip(rule));
             let there = destinations(rule);
-            let leaves = |ip: &IpAddr| self.leaving.contains(ip) || (!is_wanted && self.addresses.contains(ip));
+            let leaves = |ip: &IpAddr| match () {
+                () if self.gone.contains(ip) => true,
+                () if !self.leaving.contains(ip) && (is_wanted || !self.addresses.contains(ip)) => false,
+                () if self.nodes.contains(ip) => !self.kept.contains(&name),
+                () => may_strip,
+            };
             let left: BTreeSet<String> =
                 there.iter().filter(|it| !it.parse().is_ok_and(|ip| leaves(&ip))).cloned().collect();
             if left != there {
@@ -152,7 +195,11 @@ impl Edit {
             let own = self.addresses.iter().filter(|ip| ip.is_ipv6() == is_ipv6).map(ToString::to_string);
             if let Some(there) = all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(name)) {
                 let before = destinations(there);
-                let after: BTreeSet<String> = before.iter().cloned().chain(own).collect();
+                // Somebody may have opened the rule by hand.
+                let after: BTreeSet<String> = before.iter().filter(|it| *it != "*").cloned().chain(own).collect();
+                if written(there) != **rule {
+                    set_rule(there, &parsed);
+                }
                 if after != before {
                     set_destinations(there, &after);
                 }
@@ -176,11 +223,8 @@ impl Edit {
         let ports = values(rule, "destinationPortRange", "destinationPortRanges");
         let protocol = text(rule, "/properties/protocol");
         let is_denied = text(rule, "/properties/access") == "Deny";
-        if let Some(own) = &self.node_ports {
-            return !is_denied && ports.iter().all(|it| own.contains(it));
-        }
         let is_retained = |port: &String| self.retained.contains(&format!("{protocol} {port}"));
-        if is_denied { self.retained.is_empty() } else { !ports.iter().any(is_retained) }
+        if is_denied { !self.retains_denial } else { !ports.iter().any(is_retained) }
     }
 }
 
@@ -207,20 +251,27 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
     };
     let priority =
         priority.ok_or_else(|| Error::quota("the security group has no priority left between 500 and 4095"))?;
-    let mut properties = json!({
-        "protocol": rule.protocol, "access": rule.access, "direction": "Inbound", "priority": priority, "sourcePortRange": "*",
-    });
-    match rule.sources[..] {
-        [one] => properties["sourceAddressPrefix"] = one.into(),
-        _ => properties["sourceAddressPrefixes"] = json!(rule.sources),
-    }
-    match rule.access {
-        "Deny" => properties["destinationPortRange"] = "*".into(),
-        _ => properties["destinationPortRanges"] = json!(rule.ports),
-    }
-    let mut new = json!({"name": rule.name(), "properties": properties});
+    let mut new = json!({"name": rule.name(), "properties": {"direction": "Inbound", "priority": priority}});
+    set_rule(&mut new, rule);
     set_destinations(&mut new, addresses);
     Ok(new)
+}
+
+/// Writes what a rule admits or denies, and leaves its priority and destinations.
+fn set_rule(new: &mut Value, rule: &Parsed<'_>) {
+    let Some(properties) = new["properties"].as_object_mut() else { return };
+    for key in ["sourceAddressPrefix", "sourceAddressPrefixes", "destinationPortRange", "destinationPortRanges"] {
+        properties.remove(key);
+    }
+    let (source, port) = match (&rule.sources[..], rule.access) {
+        ([one], "Deny") => (("sourceAddressPrefix", json!(one)), ("destinationPortRange", json!("*"))),
+        (all, "Deny") => (("sourceAddressPrefixes", json!(all)), ("destinationPortRange", json!("*"))),
+        ([one], _) => (("sourceAddressPrefix", json!(one)), ("destinationPortRanges", json!(rule.ports))),
+        (all, _) => (("sourceAddressPrefixes", json!(all)), ("destinationPortRanges", json!(rule.ports))),
+    };
+    let fixed = [("protocol", rule.protocol), ("access", rule.access), ("sourcePortRange", "*")];
+    let fixed = fixed.map(|(key, value)| (key, json!(value)));
+    properties.extend(fixed.into_iter().chain([source, port]).map(|(key, value)| (key.to_owned(), value)));
 }
 
 fn check_limits(all: &[Value]) -> Result<()> {

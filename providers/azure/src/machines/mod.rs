@@ -335,8 +335,15 @@ impl MachineSource for Machines {
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
-        let id = provider_id.strip_prefix("azure://").filter(|id| place(id).is_some());
-        id.ok_or_else(|| {
+        let found = provider_id.strip_prefix("azure://").and_then(|id| Some((id, place(id)?)));
+        let own = &self.config.nodes.subscription;
+        if let Some((_, other)) = found.as_ref().filter(|(_, it)| !it.group.subscription.eq_ignore_ascii_case(own)) {
+            return Err(Error::invalid(format!(
+                "provider ID {provider_id:?} is of subscription {}, and subscriptionId is {own}: the machine is not looked up there",
+                other.group.subscription
+            )));
+        }
+        found.map(|(id, _)| id).ok_or_else(|| {
             Error::invalid(format!(
                 "provider ID {provider_id:?} is not azure:///subscriptions/<subscription>/resourceGroups/<group>/providers/\
                  Microsoft.Compute/virtualMachines/<name> or …/virtualMachineScaleSets/<name>/virtualMachines/<number>"

@@ -203,7 +203,7 @@ async fn moved_service_gets_the_other_kind_and_leaves_nothing_behind() {
     harness.ensure(&provider, &service("web", &[80], &[], &Value::Null)).await.unwrap();
     let internal = service("web", &[80], &[("azure-load-balancer-internal", "true")], &Value::Null);
     let status = harness.ensure(&provider, &internal).await.unwrap().unwrap();
-    assert!(status.ingress.unwrap()[0].ip.as_ref().unwrap().starts_with("10.2."));
+    assert!(status.ingress.unwrap()[0].ip.as_ref().unwrap().starts_with("10.1."));
     assert_eq!(harness.balancer("kubernetes"), Value::Null);
     assert_eq!(harness.fake.lock().all("Microsoft.Network/publicIPAddresses").count(), 0);
     assert_eq!(harness.security_rules(), Vec::<Value>::new(), "the virtual network is admitted anyway");

@@ -150,8 +150,7 @@ pub(crate) fn change(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if !changed["fingerprint"].is_null() {
         changed["fingerprint"] = fingerprint(cloud);
     }
-    *cloud.object(&path)? = changed;
-    cloud.begin(request, &path, None, None)
+    cloud.begin_change(request, &path, changed)
 }
 
 /// Returns a fingerprint, in Base64 as the API has it.

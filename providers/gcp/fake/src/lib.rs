@@ -16,7 +16,7 @@ mod collections;
 mod instances;
 mod references;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fake_cloud::{Cloud, Operation, Refused, Reply, Route, Routes, array};
@@ -48,6 +48,8 @@ struct Pending {
     /// The change itself; a creation is visible from the start, and a deletion at its end.
     deletes: Option<Path>,
     creates: Option<Path>,
+    /// An object that is changed, as it was before: a change that fails leaves it.
+    changes: Option<(Path, Value)>,
 }
 
 /// The state of the cloud.
@@ -64,6 +66,9 @@ pub struct Gcp {
     pub delay: Duration,
     /// Base URL in links.
     pub base: String,
+    /// Firewalls that denied traffic which another firewall should have allowed: of two of the same priority, the one
+    /// that denies counts.
+    pub cuts: BTreeSet<String>,
     operations: BTreeMap<String, Pending>,
     /// Operations by the IDs of requests that began them.
     requests: BTreeMap<String, String>,
@@ -87,6 +92,7 @@ impl Gcp {
             page: 500,
             delay: Duration::from_millis(1500),
             base: base.to_owned(),
+            cuts: BTreeSet::new(),
             operations: BTreeMap::new(),
             requests: BTreeMap::new(),
             created: 1_000_000,
@@ -180,6 +186,16 @@ impl Gcp {
 
     /// Begins an operation in the scope of an object.
     fn begin(&mut self, request: &ApiRequest, target: &str, deletes: Option<Path>, creates: Option<Path>) -> Answer {
+        self.begin_pending(request, target, [deletes, creates], None)
+    }
+
+    fn begin_pending(
+        &mut self,
+        request: &ApiRequest,
+        target: &str,
+        [deletes, creates]: [Option<Path>; 2],
+        changes: Option<(Path, Value)>,
+    ) -> Answer {
         let name = format!("operation-{}", self.number());
         let parts: Vec<_> = target.split('/').collect();
         let (project, scope) = (parts[0], parts[1..parts.len() - 2].join("/"));
@@ -194,11 +210,19 @@ impl Gcp {
             self.requests.insert(id.to_owned(), path.clone());
         }
         let is_over = operation.is_over();
-        self.operations.insert(path.clone(), Pending { operation, shown, deletes, creates });
+        self.operations.insert(path.clone(), Pending { operation, shown, deletes, creates, changes });
+        self.note_cuts();
         if is_over {
             self.end(&path);
         }
         Ok(Reply::new(200, self.operations[&path].shown.clone()))
+    }
+
+    /// Begins an operation that changes an object, and shows the change.
+    fn begin_change(&mut self, request: &ApiRequest, target: &str, changed: Value) -> Answer {
+        let before = self.objects.insert(target.to_owned(), changed);
+        let changes = before.map(|before| (target.to_owned(), before));
+        self.begin_pending(request, target, [None, None], changes)
     }
 
     /// Returns the operation that a request with the same ID has begun.
@@ -220,8 +244,10 @@ impl Gcp {
         if let Some(code) = &pending.operation.error {
             pending.shown["error"] = json!({"errors": [{"code": code, "message": "it failed"}]});
             pending.shown["httpErrorStatusCode"] = 400.into();
-            let path = pending.creates.take();
+            let (path, before) = (pending.creates.take(), pending.changes.take());
             path.iter().for_each(|path| drop(self.objects.remove(path)));
+            self.objects.extend(before);
+            self.note_cuts();
             return;
         }
         let (deletes, creates) = (pending.deletes.take(), pending.creates.take());

@@ -89,6 +89,10 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
         }
         "firewalls" => {
             need(object, &["network"])?;
+            let mut sources = array(&object["sourceRanges"]).filter_map(Value::as_str).map(|it| it.contains(':'));
+            if sources.next().is_some_and(|first| sources.any(|other| other != first)) {
+                return Err(invalid("IPv4 and IPv6 ranges cannot be combined in one firewall"));
+            }
             if object["allowed"].is_null() == object["denied"].is_null() {
                 return Err(invalid("one of allowed and denied is required"));
             }
@@ -198,7 +202,36 @@ fn check_address(cloud: &Gcp, path: &str, ip: &str, internal: bool, tier: &Value
     if in_use { Err(refuse(400, "resourceInUseByAnotherResource", "IP address is in use")) } else { Ok(()) }
 }
 
+/// Returns the priority of a firewall.
+fn priority(firewall: &Value) -> u64 {
+    firewall["priority"].as_u64().unwrap_or(1000)
+}
+
 impl Gcp {
+    /// Notes the firewalls that deny traffic which another firewall shall allow. A change or creation under way counts as
+    /// late if it allows, and as done if it denies.
+    pub(crate) fn note_cuts(&mut self) {
+        let running = || self.operations.values().filter(|it| it.shown["status"] != "DONE");
+        let is_partial = |path: &String| running().any(|it| [&it.creates, &it.deletes].contains(&&Some(path.clone())));
+        let before = |path: &String| {
+            let changes = running().filter_map(|it| it.changes.as_ref()).filter(|(changed, _)| changed == path);
+            changes.map(|(_, before)| priority(before)).max()
+        };
+        let firewalls = || self.objects.iter().filter(|(path, _)| path.contains("/firewalls/"));
+        let mut cuts = Vec::new();
+        for (denying, denial) in firewalls().filter(|(_, it)| it["denied"].is_array()) {
+            let allows =
+                |it: &Value| it["allowed"].is_array() && it["destinationRanges"] == denial["destinationRanges"];
+            let mut allowing = firewalls().filter(|(path, it)| allows(it) && !is_partial(path)).peekable();
+            let is_late =
+                |(path, it): (&String, &Value)| before(path).unwrap_or(0).max(priority(it)) >= priority(denial);
+            if allowing.peek().is_some() && allowing.all(is_late) {
+                cuts.push(denying.clone());
+            }
+        }
+        self.cuts.extend(cuts);
+    }
+
     fn new_address(&self, internal: bool) -> String {
         let used: BTreeSet<_> = self
             .all("forwardingRules")

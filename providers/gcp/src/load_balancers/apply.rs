@@ -1,51 +1,46 @@
 //! Changes of a load balancer: a request for each operation, and one wait for all that can go on at the same time.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Machines, Operation, ResourceGraph, ResourceKey, Targets,
+    Applied, Attributes, Change, Difference, Operation, ResourceGraph, ResourceKey, Targets,
 };
 use provider_kit::transport::{Call, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::names::{LbNames, held, is_ipv6, traffic};
-use super::objects::{Address, Description, Rule, body, service_description, without_nulls};
+use super::objects::{Address, Description, Rule, body, without_nulls};
 use super::spec::Spec;
 use super::{GceLoadBalancers, snapshot};
 use crate::api::{
-    ADDRESS, BACKEND_SERVICE, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL,
-    is_in_use, name,
+    ADDRESS, CHECK, FIREWALL, GROUP, HTTP_CHECK, Kind, Place, REGION_CHECK, RULE, TARGET_POOL, is_in_use,
 };
 
-/// Most instances with which a target pool is created, and most of one change.
-const AT_CREATION: usize = 200;
-const AT_ONCE: usize = 1000;
 /// Time for which an object that Services share counts as present after this program has created it, and as absent after it
 /// has deleted it.
 const SHARED_AGE: Duration = Duration::from_secs(10);
 /// The key of the lock of the read that the last Service of all causes.
 const LAST: &str = "last Service";
-const ADD: &str = "/projects/{project}/regions/{region}/targetPools/{name}/addInstance";
-const REMOVE: &str = "/projects/{project}/regions/{region}/targetPools/{name}/removeInstance";
 const LABEL: &str = "/projects/{project}/regions/{region}/forwardingRules/{name}/setLabels";
 /// Settings whose change gives the load balancer another address.
 const MOVES: [&str; 3] = ["subnetwork", "loadBalancingScheme", "networkTier"];
 
 /// The change of one load balancer that is under way.
-struct Session<'a> {
-    cloud: &'a GceLoadBalancers,
-    change: Change<'a>,
-    spec: &'a Spec,
-    names: LbNames,
-    place: &'a Place,
+pub(super) struct Session<'a> {
+    pub(super) cloud: &'a GceLoadBalancers,
+    pub(super) change: Change<'a>,
+    pub(super) spec: &'a Spec,
+    pub(super) names: LbNames,
+    pub(super) place: &'a Place,
     /// Operations under way, and the level of the resources that they change.
     pending: Vec<String>,
     level: Option<(u8, bool)>,
     /// Instances with which a target pool was created.
-    created: Targets,
+    pub(super) created: Targets,
+    /// Targets whose instances do not exist.
+    pub(super) left_out: Targets,
     /// If set, a shared health check is in use, and its firewall stays.
     is_kept: bool,
 }
@@ -58,7 +53,8 @@ fn level(operation: &Operation) -> (u8, bool) {
         Some(ResourceKey::Pool(_)) => 2,
         None => 3,
         Some(ResourceKey::Balancer | ResourceKey::Listener(_)) => 4,
-        Some(ResourceKey::CreatedAfter(_)) => 5,
+        // A firewall that denies has the next level: it is in force only while one that allows is.
+        Some(ResourceKey::CreatedAfter(it)) => 5 + it.rank,
     };
     (level, is_removal)
 }
@@ -75,9 +71,18 @@ impl GceLoadBalancers {
         if outcome.is_some() && change.actual.is_none() {
             self.check(change, spec).await?;
         }
-        let (pending, created) = (Vec::new(), Targets::default());
-        let mut session =
-            Session { cloud: self, change, spec, names, place: &place, pending, level: None, created, is_kept: false };
+        let mut session = Session {
+            cloud: self,
+            change,
+            spec,
+            names,
+            place: &place,
+            pending: Vec::new(),
+            level: None,
+            created: Targets::default(),
+            left_out: Targets::default(),
+            is_kept: false,
+        };
         let graph = change.actual.and_then(|it| it.graph.as_ref());
         let mut markers = [false, true].map(|is_ipv6| traffic(session.names.firewall(is_ipv6))).into_iter();
         let marker = markers.find(|resource| graph.is_some_and(|graph| graph.resources.contains_key(resource)));
@@ -112,6 +117,11 @@ impl GceLoadBalancers {
             return Ok(Applied::Removed);
         };
         outcome.ingress = outcome.graph.as_ref().map(snapshot::ingress).unwrap_or_default();
+        // The firewall that allows changes its priority when the one that denies is deleted.
+        let is_denial = |resource: &ResourceKey| session.names.is_denial(resource) && !self.is_kept_firewall(resource);
+        if change.operations.iter().any(|operation| operation.deletes(is_denial)) {
+            return Ok(Applied::PlanAgain(Box::new(outcome)));
+        }
         Ok(Applied::all(change, outcome))
     }
 
@@ -127,6 +137,13 @@ impl GceLoadBalancers {
         if !change.operations.iter().any(is_filled) {
             return Err(Error::other("no nodes available: a load balancer is created when the cluster has a Node"));
         }
+        let (place, names) = (self.api.place().await?, self.names(&change.identity.name).await?);
+        for frontend in spec.frontends() {
+            let rule: Option<Rule> = self.api.find(&place, RULE, &names.rule(frontend.is_ipv6)).await?;
+            if rule.is_some_and(|rule| rule.is_of_other_controller()) {
+                return Err(Error::implemented_elsewhere());
+            }
+        }
         self.kubernetes.add_finalizer(change.identity.service, spec.is_internal).await
     }
 }
@@ -137,7 +154,7 @@ impl Session<'_> {
         self.cloud.api.finish(&pending, self.change.callbacks).await
     }
 
-    async fn begin(&mut self, call: Call) -> Result<()> {
+    pub(super) async fn begin(&mut self, call: Call) -> Result<()> {
         let operation = self.cloud.api.begin(call).await?;
         self.pending.extend(operation);
         Ok(())
@@ -180,7 +197,7 @@ impl Session<'_> {
         Ok(Applied::PlanAgain(Box::new(snapshot::load_balancer(&self.names.name, Some(rule), graph))))
     }
 
-    fn graph(&self) -> Option<&ResourceGraph> {
+    pub(super) fn graph(&self) -> Option<&ResourceGraph> {
         self.change.actual.and_then(|it| it.graph.as_ref())
     }
 
@@ -204,21 +221,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.
-    async fn new_pool(&mut self, kind: Kind, name: &str, settings: &Attributes, targets: &Targets) -> Result<Call> {
-        let mut body = body(name, settings);
-        if kind == TARGET_POOL {
-            self.created = targets.iter().take(AT_CREATION).collect();
-            body["instances"] = self.created.iter().map(|it| self.instance(it)).collect();
-            body["description"] = service_description(&self.spec.service).into();
-        } else {
-            self.created = targets.clone();
-            body["backends"] = self.fill_groups(targets).await?.into();
-        }
-        self.expand_checks(&mut body);
-        Ok(self.place.all(Method::POST, kind, "").json(&body))
-    }
-
     async fn create(&mut self, resource: &ResourceKey, settings: &Attributes) -> Result<()> {
         let Some((kind, name)) = self.names.object(resource).filter(|(kind, _)| *kind != GROUP) else { return Ok(()) };
         let mut known = None;
@@ -231,9 +233,13 @@ impl Session<'_> {
         let sent = match resource {
             ResourceKey::Pool(_) => {
                 self.cloud.set_released(&self.names.name, false);
-                let call = self.new_pool(kind, &name, settings, &self.targets_to_add(resource)).await?;
-                self.begin(call).await
+                let operation = self.create_pool(kind, &name, settings, &self.targets_to_add(resource)).await?;
+                self.pending.extend(operation);
+                Ok(())
             }
+            _ if kind == FIREWALL && settings.get("targetTags").is_none() => Err(Error::invalid(
+                "no network tag of a Node is known, and a firewall without one is for the whole network; set node-tags in the cloud configuration",
+            )),
             _ if kind == FIREWALL => self.firewall(Method::POST, &name, settings).await,
             _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(&name, settings))).await,
         };
@@ -276,8 +282,9 @@ impl Session<'_> {
         }
         self.delete_object(kind, name).await?;
         let targets = graph.targets_of(pool);
-        let call = self.new_pool(kind, name, settings, &targets).await?;
-        self.cloud.api.change(call).await?;
+        let operation = self.create_pool(kind, name, settings, &targets).await?;
+        self.pending.extend(operation);
+        self.finish().await?;
         if kind == TARGET_POOL {
             self.add(pool, &targets).await?;
         }
@@ -322,54 +329,6 @@ impl Session<'_> {
         self.cloud.api.change(self.place.all(Method::POST, RULE, "").json(&without_nulls(body))).await?;
         let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
         shown.ok_or_else(|| Error::conflict("the forwarding rule that was just created does not exist"))
-    }
-
-    /// Reserves the address of a forwarding rule for the time of its replacement, unless it is reserved already.
-    async fn hold_address(&self, name: &str, rule: &Attributes) -> Result<()> {
-        let Some((ip, length)) = rule.text("IPAddress").map(|ip| ip.split_once('/').unwrap_or((ip, ""))) else {
-            return Ok(());
-        };
-        if !self.addresses(ip).await?.is_empty() {
-            return Ok(());
-        }
-        let (is_ipv6, is_internal) = (is_ipv6(name), rule.text("loadBalancingScheme") == Some("INTERNAL"));
-        let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6);
-        let body = without_nulls(json!({
-            "name": name, "address": ip, "description": service_description(&self.spec.service),
-            "addressType": is_internal.then_some("INTERNAL"),
-            "networkTier": rule.text("networkTier").filter(|_| !is_internal),
-            "subnetwork": subnetwork.map(|it| format!("{}/projects/{it}", self.place.base)),
-            "ipVersion": is_ipv6.then_some("IPV6"),
-            "prefixLength": length.parse::<u8>().ok(),
-            "ipv6EndpointType": (is_ipv6 && !is_internal).then_some("NETLB"),
-        }));
-        self.cloud.api.change(self.place.all(Method::POST, ADDRESS, "").json(&body)).await
-    }
-
-    async fn addresses(&self, ip: &str) -> Result<Vec<Value>> {
-        let call = self.place.all(Method::GET, ADDRESS, "").list().query("filter", format!("address = \"{ip}\""));
-        let found: Value = self.cloud.api.http.read(call).await?;
-        Ok(found["items"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// Checks that an address that a user asks for is reserved, and of the right network tier.
-    async fn check_address(&self, ip: &str) -> Result<()> {
-        let found = self.addresses(ip).await?;
-        let Some(address) = found.first() else {
-            return Err(Error::invalid(format!(
-                "spec.loadBalancerIP: {ip} is no reserved address of region {}; reserve it with gcloud compute addresses create",
-                self.place.region
-            )));
-        };
-        let (tier, wanted) =
-            (address["networkTier"].as_str().unwrap_or("PREMIUM"), self.spec.tier.as_deref().unwrap_or("PREMIUM"));
-        if tier != wanted {
-            let key = crate::annotations::NETWORK_TIER.key();
-            return Err(Error::invalid(format!(
-                "spec.loadBalancerIP: address {ip} is of network tier {tier}, and the Service of {wanted}; set annotation {key}"
-            )));
-        }
-        Ok(())
     }
 
     async fn delete(&mut self, resource: &ResourceKey) -> Result<()> {
@@ -422,7 +381,7 @@ impl Session<'_> {
     }
 
     /// Deletes an object, and waits: what refers to nothing any more can be deleted next.
-    async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
+    pub(super) async fn delete_object(&self, kind: Kind, name: &str) -> Result<()> {
         self.cloud.api.remove(self.place.one(Method::DELETE, kind, name)).await
     }
 
@@ -436,128 +395,10 @@ impl Session<'_> {
         self.begin(call).await
     }
 
-    fn targets_to_add(&self, resource: &ResourceKey) -> Targets {
-        let of = self.change.operations.iter().find_map(|operation| match (operation, resource) {
-            (Operation::AddTargets { pool, targets }, ResourceKey::Pool(name)) if pool == name => Some(targets.clone()),
-            _ => None,
-        });
-        of.unwrap_or_default()
-    }
-
-    /// Returns the URL of the instance that a target is.
-    fn instance(&self, target: &str) -> String {
-        let (zone, name) = target.split_once(':').unwrap_or_default();
-        self.place.instance(zone, name)
-    }
-
     /// Replaces the short paths of health checks by their URLs.
-    fn expand_checks(&self, body: &mut Value) {
+    pub(super) fn expand_checks(&self, body: &mut Value) {
         for check in body.get_mut("healthChecks").and_then(Value::as_array_mut).into_iter().flatten() {
             *check = self.place.url_of(check.as_str().unwrap_or_default()).into();
         }
     }
-
-    async fn add(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        let rest = targets.without(&self.created);
-        if rest.is_empty() {
-            return Ok(());
-        }
-        match self.add_all(pool, &rest).await {
-            // The Node of an instance that does not exist must not keep others from being served.
-            Err(refused) if refused.is_not_found() || refused.is_invalid() => {
-                let known = Machines::ids(self.cloud.instances.source()).await?;
-                let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
-                let existing: Targets = rest.iter().filter(|it| known.contains(*it)).collect();
-                if existing.len() == rest.len() || known.is_empty() {
-                    return Err(refused);
-                }
-                self.add_all(pool, &existing).await
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn add_all(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.word) {
-            return self.change_instances(ADD, pool, targets).await;
-        }
-        let all = self.graph().map(|graph| graph.targets_of(pool)).unwrap_or_default().with(targets);
-        let backends = self.fill_groups(&all).await?;
-        let service: super::objects::Pool = match self.cloud.api.find(self.place, BACKEND_SERVICE, name(pool)).await? {
-            Some(service) => service,
-            None => return Err(Error::conflict(format!("backend service {} does not exist any more", name(pool)))),
-        };
-        let known: BTreeSet<_> = service.backends.iter().filter_map(|it| snapshot::group_key(&it.group)).collect();
-        let has = |it: &Value| it["group"].as_str().and_then(snapshot::group_key).is_some_and(|it| known.contains(&it));
-        if backends.iter().all(has) {
-            return Ok(());
-        }
-        let body = json!({"backends": backends, "fingerprint": service.fingerprint});
-        self.begin(self.place.one(Method::PATCH, BACKEND_SERVICE, name(pool)).json(&body)).await
-    }
-
-    async fn remove(&mut self, pool: &str, targets: &Targets) -> Result<()> {
-        if pool.starts_with(TARGET_POOL.word) {
-            return self.change_instances(REMOVE, pool, targets).await;
-        }
-        for (zone, names) in by_zone(targets) {
-            self.edit_group(zone, move |members| members.retain(|it| !names.contains(it))).await?;
-        }
-        Ok(())
-    }
-
-    async fn change_instances(&mut self, path: &'static str, pool: &str, targets: &Targets) -> Result<()> {
-        let all: Vec<Value> = targets.iter().map(|it| json!({"instance": self.instance(it)})).collect();
-        for some in all.chunks(AT_ONCE) {
-            let call = self.place.action(Method::POST, TARGET_POOL, path, "", name(pool));
-            self.begin(call.json(&json!({ "instances": some }))).await?;
-        }
-        Ok(())
-    }
-
-    async fn edit_group(
-        &self,
-        zone: String,
-        edit: impl Fn(&mut BTreeSet<String>) + Send + Sync + 'static,
-    ) -> Result<()> {
-        let edit = move |group: &mut super::groups::Group| {
-            edit(&mut group.members);
-            Ok(())
-        };
-        self.cloud.groups.edit(&(zone, self.names.group()), edit).await.map(drop)
-    }
-
-    /// Adds instances to the groups of their zones, unless a group of others has them, and returns all groups as backends of
-    /// a backend service. Members that are no Nodes of the cluster any more are removed: a new load balancer would send
-    /// traffic to them.
-    async fn fill_groups(&self, targets: &Targets) -> Result<Vec<Value>> {
-        let (nodes, zones) = (self.cloud.balanced_nodes(), by_zone(targets));
-        let mut others = self.cloud.groups.store().others(&self.names.cluster_id, nodes.as_ref()).await?;
-        others.retain(|(zone, _), _| zones.contains_key(zone));
-        let mut groups: BTreeSet<_> = others.keys().cloned().collect();
-        for (zone, mut names) in zones.into_iter().filter(|_| !self.cloud.api.config.skips_groups) {
-            names.retain(|it| !others.iter().any(|((other, _), members)| *other == zone && members.contains(it)));
-            if names.is_empty() {
-                continue;
-            }
-            groups.insert((zone.clone(), self.names.group()));
-            let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
-            let edit = move |members: &mut BTreeSet<String>| {
-                members.retain(|it| nodes.as_ref().is_none_or(|nodes| nodes.contains(&(prefix.clone() + it))));
-                members.extend(names.iter().cloned());
-            };
-            self.edit_group(zone, edit).await?;
-        }
-        let Place { base, project, .. } = self.place;
-        let url = |(zone, name)| format!("{base}/projects/{project}/zones/{zone}/instanceGroups/{name}");
-        Ok(groups.into_iter().map(|key| json!({"group": url(key)})).collect())
-    }
-}
-
-fn by_zone(targets: &Targets) -> BTreeMap<String, BTreeSet<String>> {
-    let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (zone, name) in targets.iter().filter_map(|it| it.split_once(':')) {
-        zones.entry(zone.to_owned()).or_default().insert(name.to_owned());
-    }
-    zones
 }

@@ -1,11 +1,12 @@
 //! Changes of firewalls. If the program may not change those of a shared network, an event shows the command.
 
 use cloud_provider::{EventSubject, Result, Service};
-use provider_kit::load_balancers::Attributes;
+use provider_kit::load_balancers::{Attributes, ResourceGraph, ResourceKey};
 use provider_kit::transport::Method;
 use serde_json::Value;
 
 use super::GceLoadBalancers;
+use super::names::{LbNames, denial, traffic};
 use super::objects::body;
 use crate::api::{FIREWALL, Place, name};
 
@@ -56,6 +57,27 @@ pub(super) fn command(method: &Method, firewall: &str, settings: &Value, place: 
 }
 
 impl GceLoadBalancers {
+    /// Returns `true` if the firewall could not be deleted, and is left to the administrator of a shared network.
+    pub(super) fn is_kept_firewall(&self, resource: &ResourceKey) -> bool {
+        matches!(resource, ResourceKey::CreatedAfter(it) if self.kept_firewalls.lock().contains(&it.name))
+    }
+
+    /// Keeps the priority of a firewall that allows as long as there may be one that denies and is not wanted: of two
+    /// firewalls of the same priority, the one that denies counts.
+    pub(super) fn keep_priorities(&self, desired: &mut ResourceGraph, seen: Option<&ResourceGraph>, names: &LbNames) {
+        for is_ipv6 in [false, true] {
+            let (allowing, denying) = (traffic(names.firewall(is_ipv6)), denial(names.denial(is_ipv6)));
+            let Some(seen) = seen.filter(|_| !desired.resources.contains_key(&denying)) else { continue };
+            // Without the flag, firewalls that deny are not read.
+            let may_deny = seen.resources.contains_key(&denying) || !self.api.config.removes_denials;
+            let priority = seen.resources.get(&allowing).and_then(|it| it.number::<u32>("priority"));
+            let settings = desired.resources.get(&allowing).cloned();
+            if let (Some(priority), Some(settings), true) = (priority.filter(|it| *it < 1000), settings, may_deny) {
+                desired.resources.insert(allowing, settings.set("priority", priority));
+            }
+        }
+    }
+
     /// Begins a change of a firewall, and returns its operation. A firewall of a shared network that may not be changed is left
     /// to its administrator; an event shows the command.
     pub(super) async fn change_firewall(

@@ -3,7 +3,10 @@
 mod apply;
 mod firewalls;
 mod groups;
+mod held_addresses;
+mod members;
 mod names;
+mod nodes;
 mod objects;
 mod snapshot;
 mod spec;
@@ -20,37 +23,30 @@ use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::events::EventDeduplicator;
-use provider_kit::inventory::{Found, Inventory};
+use provider_kit::inventory::Inventory;
 use provider_kit::keyed_lock::KeyedLock;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Identity, LoadBalancerCloud, LoadBalancerEngine, NameUniqueness,
-    Naming, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, ResourceKey, Scope, Targets, machine_ids,
+    Naming, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::shared_document::SharedDocuments;
-use provider_kit::transport::{Method, Priority};
+use provider_kit::transport::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::groups::Groups;
-use self::names::{IPV6, LbNames, is_ipv6, traffic};
+use self::names::{IPV6, LbNames, denial, is_ipv6, traffic};
 use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
 use self::snapshot::Snapshot;
 pub(crate) use self::spec::Spec;
 use self::spec::{BOTH, Backend, Frontend, MOST_PORTS};
 use crate::api::{ADDRESS, Api, BACKEND_SERVICE, FIREWALL, Kind, Place, TARGET_POOL, name, short};
-use crate::instances::{IDS, Source};
+use crate::instances::Source;
 use crate::kubernetes::{self, Kubernetes};
 
 /// The path and the port at which kube-proxy says whether a Node takes traffic.
 const NODE_CHECK: (&str, i32) = ("/healthz", 10256);
-/// The label of Nodes in another subnetwork than the cluster's.
-const SUBNET_LABEL: &str = "cloud.google.com/gke-node-pool-subnet";
-/// Most instances of an instance group.
-const MOST_OF_A_GROUP: usize = 1000;
-/// Sources of health checks over IPv6: of internal and of external load balancers.
-const IPV6_CHECK_SOURCES: [&str; 2] = ["2600:2d00:1:b029::/64", "2600:1901:8001::/48"];
-
 /// The load balancers of a region.
 pub(crate) struct GceLoadBalancers {
     api: Api,
@@ -93,48 +89,6 @@ fn target(path: &str) -> Option<String> {
 impl GceLoadBalancers {
     async fn names(&self, name: &str) -> Result<LbNames> {
         Ok(LbNames::new(name, &self.kubernetes.cluster_id().await?))
-    }
-
-    /// Returns the targets that the Nodes are; `None` if no instance is known.
-    fn targets(nodes: &[Arc<Node>], backend: Backend, place: &Place) -> Option<Targets> {
-        let own = place.subnetwork.as_deref().map(name);
-        let is_in_subnet = |node: &&Arc<Node>| match node.labels.get(SUBNET_LABEL) {
-            Some(subnet) if backend.has_groups() && !subnet.is_empty() => own.is_none_or(|own| own == subnet),
-            _ => true,
-        };
-        let nodes: Vec<_> = nodes.iter().filter(is_in_subnet).cloned().collect();
-        let known = machine_ids(&nodes, &IDS)?;
-        let limit = if backend.has_groups() { MOST_OF_A_GROUP } else { usize::MAX };
-        let (mut zones, mut all) =
-            (BTreeMap::<String, usize>::new(), known.iter().filter_map(target).collect::<Vec<_>>());
-        all.sort();
-        all.retain(|target| {
-            let count = zones.entry(target.split(':').next().unwrap_or_default().to_owned()).or_default();
-            *count += 1;
-            *count <= limit
-        });
-        Some(all.into_iter().collect())
-    }
-
-    /// Returns the network tags of the Nodes: the configured ones, or of each instance the longest that begins its name.
-    async fn tags(&self, nodes: &[Arc<Node>]) -> Result<Vec<String>> {
-        if !self.api.config.node_tags.is_empty() {
-            return Ok(self.api.config.node_tags.clone());
-        }
-        let found = self.instances.find_all(nodes, false, Priority::Ordinary).await;
-        let mut tags = BTreeSet::new();
-        for found in found {
-            let Found::Present(instance) = found? else { continue };
-            let name = provider_kit::inventory::Machine::name(&*instance);
-            let own = instance.tags.iter().filter(|tag| name.starts_with(&***tag)).max_by_key(|tag| tag.len());
-            let own = own.ok_or_else(|| {
-                Error::invalid(format!(
-                    "instance {name} has no network tag that begins its name; add one, or set node-tags in the cloud configuration"
-                ))
-            })?;
-            tags.insert(own.to_string());
-        }
-        Ok(tags.into_iter().collect())
     }
 
     fn pool(names: &LbNames, spec: &Spec, backend: Backend) -> Result<Attributes> {
@@ -195,9 +149,10 @@ impl GceLoadBalancers {
             self.warn_of_options(input.request.service);
         }
         let tags = self.tags(input.request.nodes).await?;
+        let targets = |backend| self.targets(input.request.nodes, backend, place);
         let firewall = |sources: Vec<String>, allowed: Vec<Ports>| Firewall {
             source_ranges: sources,
-            target_tags: tags.clone(),
+            target_tags: Some(tags.clone()).filter(|tags| !tags.is_empty()),
             allowed: Some(allowed),
             ..Firewall::default()
         };
@@ -215,8 +170,7 @@ impl GceLoadBalancers {
                 ),
                 (false, Some(_)) => (service_description(name(&check)), None),
             };
-            let sources =
-                if is_ipv6 { IPV6_CHECK_SOURCES.map(str::to_owned).to_vec() } else { config.check_sources.clone() };
+            let sources = if is_ipv6 { &config.ipv6_check_sources } else { &config.check_sources }.clone();
             let checked = vec![Ports::new("tcp", u16::try_from(port))];
             let of_check = Firewall { description: of_check, ..firewall(sources, checked) };
             if backend.has_groups() {
@@ -232,18 +186,18 @@ impl GceLoadBalancers {
                     names.check_resource(&check),
                     Attributes::desired(&Check::new(!backend.has_groups(), path, port, description))?,
                 )
-                .pool(&pool, Self::pool(names, spec, backend)?, Self::targets(input.request.nodes, backend, place))
+                .pool(&pool, Self::pool(names, spec, backend)?, targets(backend))
                 .listener(spec.port_range().0, protocol, &pool, Self::rule(spec, frontend, place)?)
                 .resource(traffic(names.firewall(is_ipv6)), Attributes::desired(&allowed)?);
             if denies {
-                let denial = Firewall {
+                let denying = Firewall {
                     source_ranges: vec![if is_ipv6 { "::/0" } else { "0.0.0.0/0" }.to_owned()],
                     allowed: None,
                     denied: Some(vec![Ports { protocol: "all".to_owned(), ports: Vec::new() }]),
                     priority: Some(1000),
                     ..allowed
                 };
-                graph = graph.resource(traffic(names.denial(is_ipv6)), Attributes::desired(&denial)?);
+                graph = graph.resource(denial(names.denial(is_ipv6)), Attributes::desired(&denying)?);
             }
         }
         Ok(graph)
@@ -331,10 +285,16 @@ impl LoadBalancerCloud for GceLoadBalancers {
             Scope::Targets => {
                 // A mistake that keeps the Service from IPv6 keeps no Node from becoming a target.
                 let spec = input.spec.fitted(&place).unwrap_or_else(|_| input.spec.clone());
-                Ok(spec.frontends().fold(ResourceGraph::default(), |graph, Frontend { backend, .. }| {
-                    let targets = Self::targets(input.request.nodes, backend, &place);
-                    graph.pool(&names.pool(&spec, backend), Attributes::default(), targets)
-                }))
+                let mut graph = ResourceGraph::default();
+                // The load balancer may still be of the other kind, also because of a mistake in the annotation.
+                for spec in [false, true].map(|is_internal| Spec { is_internal, ..spec.clone() }) {
+                    for Frontend { backend, .. } in spec.frontends() {
+                        let targets = self.targets(input.request.nodes, backend, &place);
+                        graph = graph.pool(&names.pool(&spec, backend), Attributes::default(), targets);
+                    }
+                    graph = self.with_tags(graph, input.request.nodes, &names, &spec).await?;
+                }
+                Ok(graph)
             }
         }
     }
@@ -392,6 +352,15 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 _ => continue,
             };
             desired.resources.insert(resource, fitted);
+        }
+        self.keep_priorities(&mut desired, seen, &LbNames::new(&observed.name, ""));
+        // An address is held until the forwarding rule is there again, even if the cloud refuses it.
+        for is_for_ipv6 in [false, true].into_iter().filter(|is_ipv6| shown(*is_ipv6).is_none()) {
+            let name = LbNames::new(&observed.name, "").rule(is_for_ipv6);
+            let settings = seen.and_then(|graph| graph.resources.get(&names::held(name.clone())));
+            if let (Some(settings), Some(_)) = (settings.cloned(), held(is_for_ipv6)) {
+                desired = desired.resource(names::held(name), settings);
+            }
         }
         let nodes = self.balanced_nodes();
         let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));

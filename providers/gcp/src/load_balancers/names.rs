@@ -1,6 +1,6 @@
 //! Names of the objects of a load balancer, as the Go program gives them.
 
-use provider_kit::load_balancers::ResourceKey;
+use provider_kit::load_balancers::{Auxiliary, ResourceKey};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::spec::{Backend, Spec};
@@ -52,6 +52,11 @@ impl LbNames {
     /// Returns the name of the firewall that denies all other traffic.
     pub(super) fn denial(&self, is_ipv6: bool) -> String {
         of_family(format!("{FIREWALL_PREFIX}{}-deny", self.name), is_ipv6)
+    }
+
+    /// Returns `true` if the resource is a firewall that denies all other traffic.
+    pub(super) fn is_denial(&self, resource: &ResourceKey) -> bool {
+        [false, true].iter().any(|is_ipv6| *resource == denial(self.denial(*is_ipv6)))
     }
 
     /// Returns the name of the health check that Services share.
@@ -124,6 +129,11 @@ pub(super) fn group(cluster_id: &str) -> String {
 /// Returns the resource that a firewall for traffic is.
 pub(super) fn traffic(firewall: String) -> ResourceKey {
     ResourceKey::created_after(FIREWALL.word, firewall)
+}
+
+/// Returns the resource that a firewall which denies is: created after those that allow, and deleted before them.
+pub(super) fn denial(firewall: String) -> ResourceKey {
+    ResourceKey::CreatedAfter(Auxiliary { rank: 1, kind: FIREWALL.word.into(), name: firewall.into() })
 }
 
 /// Returns the resource that a held address is.

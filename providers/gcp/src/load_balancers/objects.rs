@@ -97,7 +97,8 @@ resources! {
         description: Option<String> = [Field::update("description")],
         source_ranges: Vec<String> = [Field::update("sourceRanges").unordered_list()],
         destination_ranges: Option<Vec<String>> = [Field::update("destinationRanges").unordered_list()],
-        target_tags: Vec<String> = [Field::update("targetTags").unordered_list()],
+        /// `None` makes no statement: a firewall without tags is for the whole network.
+        target_tags: Option<Vec<String>> = [Field::update("targetTags").unordered_list()],
         allowed: Option<Vec<Ports>> = [Field::update("allowed").unordered_list()],
         denied: Option<Vec<Ports>> = [Field::update("denied").unordered_list()],
         priority: Option<u32> = [Field::update("priority")],

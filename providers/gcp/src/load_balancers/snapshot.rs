@@ -12,7 +12,7 @@ use provider_kit::transport::Method;
 use serde::de::DeserializeOwned;
 
 use super::groups::{GroupKey, Members};
-use super::names::{FIREWALL_PREFIX, IPV6, LbNames, held, plain, traffic};
+use super::names::{FIREWALL_PREFIX, IPV6, LbNames, denial, held, plain, traffic};
 use super::objects::{Address, Check, Firewall, Pool, Ports, Rule};
 use super::spec::{Backend, EXTERNAL, INTERNAL, TARGETS};
 use super::{GceLoadBalancers, Spec, target};
@@ -249,11 +249,12 @@ impl Snapshot {
             }
         }
         for is_ipv6 in [false, true] {
-            let denial = shows_denial.then(|| names.denial(is_ipv6));
-            for name in std::iter::once(names.firewall(is_ipv6)).chain(denial) {
-                if let Some(firewall) = self.firewalls.get(&name) {
-                    graph = graph.resource(traffic(name), firewall.observed()?);
-                }
+            let (allowing, denying) = (names.firewall(is_ipv6), names.denial(is_ipv6));
+            if let Some(firewall) = self.firewalls.get(&allowing) {
+                graph = graph.resource(traffic(allowing), firewall.observed()?);
+            }
+            if let Some(firewall) = self.firewalls.get(&denying).filter(|_| shows_denial) {
+                graph = graph.resource(denial(denying), firewall.observed()?);
             }
             if let Some(address) = self.addresses.get(&names.rule(is_ipv6)) {
                 graph = graph.resource(held(names.rule(is_ipv6)), Attributes::observed(address)?);
@@ -287,7 +288,7 @@ impl Snapshot {
 
 impl Rule {
     /// Returns `true` if the controller of backend services created the rule: it writes no owner tags.
-    fn is_of_other_controller(&self) -> bool {
+    pub(super) fn is_of_other_controller(&self) -> bool {
         let is_external = self.load_balancing_scheme.as_deref() == Some(EXTERNAL.scheme);
         is_external && self.backend_service.is_some() && self.owner_tags().service.is_none()
     }

@@ -6,7 +6,7 @@ use cloud_provider::{Error, Result, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
-use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::load_balancers::{ServicePort, each_port};
 use provider_kit::source_ranges::{allows_all, source_ranges};
 
 use crate::annotations as key;
@@ -100,11 +100,13 @@ impl Spec {
             annotations.unknown(prefix, key::ALL);
         }
         let spec = service.spec.clone().unwrap_or_default();
-        let ports = service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
+        // Traffic reaches the Nodes at the ports of the Service: it needs no node ports.
+        let ports: Result<Vec<ServicePort>> = each_port(service, &["TCP", "UDP"]).collect();
+        let ports = ports.unwrap_or_else(|error| {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let ports: Vec<_> = ports.iter().map(|port: &ServicePort| (port.protocol, port.number)).collect();
+        let ports: Vec<_> = ports.iter().map(|port| (port.protocol, port.number)).collect();
         let protocol = ports.first().map_or("TCP", |(protocol, _)| protocol);
         let protocol = if ports.iter().all(|(other, _)| *other == protocol) { protocol } else { BOTH };
         let (kind, class) = (annotations.get(&key::TYPE), spec.load_balancer_class.as_deref());

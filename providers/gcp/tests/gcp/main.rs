@@ -8,5 +8,6 @@ mod credentials;
 mod families;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod takeover;

@@ -111,8 +111,10 @@ async fn instance_of_another_project_is_found_if_projects_are_trusted() {
     for (flag, is_there) in [("false", false), ("true", true)] {
         let harness = Harness::new().set("--enable-multi-project", flag);
         harness.fake.lock().add_instance_to("host", "other", ZONE);
-        let found = state(&harness, with_id(&format!("gce://host/{ZONE}/other"))).await.unwrap();
-        assert_eq!(matches!(found, InstanceState::Present { .. }), is_there, "{flag}");
+        let found = state(&harness, with_id(&format!("gce://host/{ZONE}/other"))).await;
+        assert_eq!(matches!(found, Ok(InstanceState::Present { .. })), is_there, "{flag}");
+        // Without the flag, its existence is unknown.
+        assert_eq!(found.is_err(), !is_there, "{flag}");
     }
 }
 

@@ -43,7 +43,8 @@ impl LoadBalancers {
 
     /// Notes that a work request of another program is in the way, if that is the error.
     pub(super) fn refused(&self, error: Error, id: &str) -> Error {
-        if error.code() != "IncorrectState" {
+        // The API of network load balancers has a code of its own.
+        if error.code() != "IncorrectState" && (error.code() != "Conflict" || !Form::of_id(id).is_network()) {
             return error;
         }
         self.work.begin(id, String::new(), "");

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cloud_provider::{Error, Node, Result, TargetHealth};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use provider_kit::events::PendingEvents;
+use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{Attributes, DesiredStateInput, ObservedLoadBalancer, Port, ResourceGraph, Targets};
 use provider_kit::transport::{Call, Priority};
 use serde_json::{Value, json};
 
 use super::objects::{Form, RULES, balancer_settings, listener_settings, set_settings, socket};
-use super::security::Places;
+use super::security::{Places, Rule};
 use super::spec::{Families, LoadBalancerSpec, PortSpec};
 use super::{LoadBalancers, groups, objects, security};
 use crate::annotations::{self, SecurityMode, TlsSettings};
@@ -41,7 +42,9 @@ struct PoolOfPort<'a> {
 
 impl LoadBalancers {
     pub(super) async fn subnets(&self, ids: impl Iterator<Item = &str>) -> Result<Vec<Arc<Subnet>>> {
-        try_join_all(ids.map(|id| self.lists.subnets().get(id))).await
+        let found = try_join_all(ids.map(|id| self.lists.subnets().get(id))).await;
+        // A setting names it.
+        found.map_err(|error| if error.is_not_found() { Error::invalid(error.to_string()) } else { error })
     }
 
     /// Returns the OCIDs of the instances of all Nodes. A command without caches, such as `orphans`, lists the Nodes.
@@ -54,19 +57,53 @@ impl LoadBalancers {
         Ok(nodes.iter().filter_map(|node| id(node.pointer("/spec/providerID")?.as_str()?)).collect())
     }
 
-    /// Returns the subnets of the primary VNICs of all Nodes.
-    async fn subnets_of_nodes(&self) -> Result<Vec<Arc<Subnet>>> {
+    /// Returns the subnets of the primary VNICs of all Nodes, and `false` if those of some Nodes are not known.
+    async fn subnets_of_nodes(&self) -> Result<(Vec<Arc<Subnet>>, bool)> {
         let ids = self.ids_of_nodes().await?;
         if ids.iter().any(|id| !self.node_subnets.lock().contains_key(id)) {
             let list = self.instances.snapshot(Priority::Ordinary).await?;
             let subnet = |id: &str| Some((id.into(), list.by_id(id)?.subnet.clone()?));
             self.node_subnets.lock().extend(ids.iter().filter_map(|id| subnet(id)));
         }
+        // The list is that of one compartment: an instance of another one is read by its OCID.
+        let missing: Vec<_> = ids.iter().filter(|id| !self.node_subnets.lock().contains_key(*id)).collect();
+        let mut is_complete = true;
+        for (id, found) in missing.iter().zip(join_all(missing.iter().map(|id| self.subnet_of(id))).await) {
+            match found {
+                Ok(subnet) => self.node_subnets.lock().extend(subnet.map(|subnet| ((*id).clone(), subnet))),
+                Err(error) => {
+                    tracing::warn!(id, %error, "subnet of an instance is not known: security rules stay");
+                    is_complete = false;
+                }
+            }
+        }
         let subnets: BTreeSet<_> = {
             let known = self.node_subnets.lock();
             ids.iter().filter_map(|id| known.get(id).cloned()).collect()
         };
-        self.subnets(subnets.iter().map(|id| &**id)).await
+        let reads = join_all(subnets.iter().map(|id| self.lists.subnets().get(id))).await;
+        let mut found = Vec::new();
+        for subnet in reads {
+            match subnet {
+                Ok(subnet) => found.push(subnet),
+                // A subnet that was deleted has no rules, and no instance.
+                Err(error) if error.is_not_found() => is_complete = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((found, is_complete))
+    }
+
+    /// Notes if the subnets of all Nodes are known, on which the rules of a Service depend.
+    fn note_partial_rules(&self, uid: String, is_complete: bool) {
+        let mut partial = self.partial_rules.lock();
+        let _is_changed = if is_complete { partial.remove(&uid) } else { partial.insert(uid) };
+    }
+
+    /// Reads the subnet of one instance; `None` if the instance does not exist.
+    async fn subnet_of(&self, id: &str) -> Result<Option<Box<str>>> {
+        let found = self.instances.source().by_id(id, Priority::Ordinary).await?;
+        Ok(found.and_then(|instance| instance.subnet.clone()))
     }
 
     /// Returns the places and ports of the rules of a load balancer, from its desired or observed resources.
@@ -80,7 +117,7 @@ impl LoadBalancers {
         let ids = settings.get("subnetIds").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let balancer = self.subnets(ids.chain(settings.text("subnetId"))).await?;
         let is_all = mode == SecurityMode::All;
-        let nodes = if is_all { self.subnets_of_nodes().await? } else { Vec::new() };
+        let (nodes, is_complete) = if is_all { self.subnets_of_nodes().await? } else { (Vec::new(), true) };
         let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
         let targets = graph.targets.iter().flat_map(|(_, it)| it.iter()).filter_map(|it| Some(socket(it)?.1));
         let stated = spec.iter().flat_map(|it| it.ports.iter().map(|port| port.node_port));
@@ -95,6 +132,7 @@ impl LoadBalancers {
         Ok(Places {
             balancer,
             nodes,
+            is_complete,
             listeners: graph.listeners().map(|(port, _)| port.number).collect(),
             node_ports: targets.chain(stated).filter(|_| is_all).collect(),
             health_ports: health.into_iter().filter(|_| is_all).collect(),
@@ -140,7 +178,7 @@ impl LoadBalancers {
         }
         let mut listeners = families;
         if families == [true, true] && spec.is_network() {
-            let nodes = self.subnets_of_nodes().await?;
+            let (nodes, _) = self.subnets_of_nodes().await?;
             let of_nodes = [false, true].map(|is_ipv6| nodes.iter().any(|it| it.has(is_ipv6)));
             if of_nodes.contains(&true) {
                 listeners = [families[0] && of_nodes[0], families[1] && of_nodes[1]];
@@ -214,8 +252,35 @@ impl LoadBalancers {
             Families::Ipv6 => [false, true],
             _ => self.facts(input.spec).await?.listeners,
         };
+        let pools = self.pools(input, families, events);
+        let rules = match input.spec.mode {
+            SecurityMode::All => self.rules_of_targets(input.spec, &pools).await,
+            _ => Ok(None),
+        };
         let add = |graph: ResourceGraph, it: PoolOfPort<'_>| graph.pool(&it.name, Attributes::default(), it.targets);
-        Ok(self.pools(input, families, events).into_iter().fold(ResourceGraph::default(), add))
+        let graph = pools.into_iter().fold(ResourceGraph::default(), add);
+        // Rules that cannot be determined keep no Node from becoming a target.
+        let rules = rules.inspect_err(|error| tracing::warn!(%error, "security rules stay as they are"));
+        Ok(match rules.ok().flatten() {
+            Some(rules) => graph.resource_of_nodes(security::resource(), security::settings(&rules)),
+            None => graph,
+        })
+    }
+
+    /// Returns the rules that traffic to these targets needs: Nodes may have joined in another subnet.
+    async fn rules_of_targets(
+        &self,
+        spec: &LoadBalancerSpec,
+        pools: &[PoolOfPort<'_>],
+    ) -> Result<Option<BTreeSet<Rule>>> {
+        let facts = self.facts(spec).await?;
+        let mut graph = ResourceGraph::default().balancer(balancer_settings(&balancer(spec, &facts)));
+        for PoolOfPort { key, name, targets, .. } in pools {
+            graph = graph.pool(name, set_settings(&spec.set), targets.clone());
+            graph = graph.listener(key.number, key.protocol.clone(), name, Attributes::default());
+        }
+        let places = self.places(&graph, spec.mode, Some(spec)).await?;
+        self.lists.desired(&places).await.map(Some)
     }
 
     pub(super) async fn whole_graph(
@@ -262,6 +327,8 @@ impl LoadBalancers {
             SecurityMode::All | SecurityMode::Frontend => {
                 let places = self.places(&graph, spec.mode, Some(spec)).await?;
                 let rules = self.lists.desired(&places).await?;
+                let uid = input.request.service.metadata.uid.clone().unwrap_or_default();
+                self.note_partial_rules(uid, places.is_complete);
                 graph = graph.resource(security::resource(), security::settings(&rules));
             }
             SecurityMode::Groups => graph = graph.resource(groups::resource(), groups::desired(spec)),

@@ -73,7 +73,10 @@ impl LoadBalancers {
             let mut rules = security::rules(Some(wanted));
             let retained = Retained::by_others(&self.services(), identity.service, false, &self.config);
             let there = security::rules(seen.resources.get(&security::resource()));
-            rules.extend(there.into_iter().filter(|rule| retained.needs(rule)));
+            // A sync of targets adds rules for Nodes that joined; without all subnets of Nodes, no rule is surplus.
+            let is_partial =
+                self.partial_rules.lock().contains(identity.uid()) || desired.balancer_attributes().is_none();
+            rules.extend(there.into_iter().filter(|rule| is_partial || retained.needs(rule)));
             desired.resources.insert(security::resource(), security::settings(&rules));
         }
         Ok(desired)

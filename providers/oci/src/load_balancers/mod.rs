@@ -15,7 +15,7 @@ mod security;
 mod spec;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
@@ -60,6 +60,8 @@ pub(crate) struct LoadBalancers {
     work: Arc<WorkRequests>,
     /// Subnets of the primary VNICs of instances, by OCID. They never change.
     node_subnets: Mutex<HashMap<Box<str>, Box<str>>>,
+    /// UIDs of Services whose rules are not all known, because subnets of Nodes are not.
+    partial_rules: Mutex<BTreeSet<String>>,
     api_of_account: Option<ApiOfAccount>,
     /// The same load balancers with the credentials of ServiceAccounts, by namespace and name.
     accounts: Mutex<HashMap<(String, String), Arc<Self>>>,
@@ -90,6 +92,7 @@ impl LoadBalancers {
             cluster,
             work: Arc::default(),
             node_subnets: Mutex::default(),
+            partial_rules: Mutex::default(),
             api_of_account,
             accounts: Mutex::default(),
         }

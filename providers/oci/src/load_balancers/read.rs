@@ -38,6 +38,27 @@ impl LoadBalancers {
         Ok(all.filter(|it| it["lifecycleState"] != "DELETED"))
     }
 
+    /// Takes a list that the policy does not permit for empty, if no Service has a load balancer of this kind: a policy for
+    /// the other kind alone is enough.
+    async fn unless_unused(
+        &self,
+        list: impl Future<Output = Result<ListResult<Value>>>,
+        form: &'static Form,
+    ) -> Result<ListResult<Value>> {
+        let error = match list.await {
+            Err(error) if error.is_not_found() || error.is_unauthorized() => error,
+            list => return list,
+        };
+        let kind = |service: &Service| LoadBalancerSpec::of(service, &self.config).spec.kind;
+        let is_balanced = |it: &Service| it.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer");
+        let mut services = self.services().into_iter().filter(|it| is_balanced(it));
+        if services.any(|it| Form::of_kind(kind(&it)) == form) {
+            return Err(error);
+        }
+        tracing::warn!(%error, kind = form.name, "load balancers of this kind cannot be listed, and no Service asks for one");
+        Ok(ListResult::of(Vec::new()))
+    }
+
     /// Reads all load balancers of the cluster's compartment, and of those that Services name.
     pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let services = self.services();
@@ -47,7 +68,7 @@ impl LoadBalancers {
         for compartment in &compartments {
             let priority = SharedPriority::default();
             let [lbs, nlbs] = [&LB, &NLB].map(|form| self.list(form, compartment, None, &priority));
-            let (lbs, nlbs) = try_join(lbs, nlbs).await?;
+            let (lbs, nlbs) = try_join(self.unless_unused(lbs, &LB), self.unless_unused(nlbs, &NLB)).await?;
             let convert = |form: &'static Form| move |it: Value| [observed(form, &it, &self.config.prefix)];
             all = merge(all, merge(lbs.flat_map(convert(&LB)), nlbs.flat_map(convert(&NLB))));
         }
@@ -89,7 +110,8 @@ impl LoadBalancers {
                 if is_new && form.name != identity.kind {
                     return Ok(Vec::new());
                 }
-                let found = self.list(form, compartment, Some(name), priority).await?.complete()?.into_items();
+                let list = self.list(form, compartment, Some(name), priority);
+                let found = self.unless_unused(list, form).await?.complete()?.into_items();
                 let found = found.iter().filter(|it| it["displayName"] == name.as_str());
                 try_join_all(found.map(async |it| {
                     let work = self.work.state(&self.api, form, it["id"].as_str().unwrap_or_default()).await?;

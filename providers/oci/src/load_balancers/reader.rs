@@ -142,6 +142,32 @@ impl Reader<'_> {
         (set, preserves, port)
     }
 
+    /// Reports annotations of the other kind of load balancer. The one that makes it internal is a mistake: without it, the
+    /// load balancer would be public.
+    pub(super) fn check_kind(&mut self, is_internal: bool) {
+        let (own, other, others) = match self.is_network {
+            true => (&key::NETWORK_INTERNAL, &key::INTERNAL, key::LOAD_BALANCER),
+            false => (&key::INTERNAL, &key::NETWORK_INTERNAL, key::NETWORK),
+        };
+        let kind = if self.is_network { "nlb" } else { "lb" };
+        let is_closed = other.text_on(self.service).is_some_and(|it| !it.trim().eq_ignore_ascii_case("false"));
+        if is_closed && !is_internal {
+            self.annotations.mistake(format!(
+                "annotation {} has no effect on a load balancer of type {kind}, which would be public; use annotation {}",
+                other.key(),
+                own.key()
+            ));
+        }
+        let annotations = self.service.metadata.annotations.as_ref();
+        let keys = others.iter().map(|it| it.row().key);
+        let set = keys.filter(|key| annotations.is_some_and(|all| all.contains_key(*key)));
+        let texts: Vec<_> = set
+            .filter(|key| *key != other.key())
+            .map(|key| format!("annotation {key} has no effect on a load balancer of type {kind}"))
+            .collect();
+        texts.into_iter().for_each(|text| self.annotations.warning(text));
+    }
+
     /// Returns the subnets, and whether an annotation names that of each position.
     pub(super) fn subnets(&mut self, config: &Config) -> (Vec<Option<String>>, [bool; 2]) {
         let annotations = if self.is_network { [&key::NETWORK_SUBNET; 2] } else { [&key::SUBNET1, &key::SUBNET2] };

@@ -137,6 +137,8 @@ pub(crate) struct SecurityLists {
 pub(crate) struct Places {
     pub(crate) balancer: Vec<Arc<Subnet>>,
     pub(crate) nodes: Vec<Arc<Subnet>>,
+    /// If not set, subnets of some Nodes are not known: no rule may be removed.
+    pub(crate) is_complete: bool,
     pub(crate) listeners: BTreeSet<u16>,
     pub(crate) node_ports: BTreeSet<u16>,
     pub(crate) health_ports: BTreeSet<u16>,
@@ -271,7 +273,11 @@ impl SecurityLists {
         }
         let mut rules = BTreeSet::new();
         for (list, [ingress, egress]) in lists {
-            let document = self.document(&list).await?;
+            let document = match self.document(&list).await {
+                // A list that was deleted has no rules.
+                Err(error) if error.is_not_found() => continue,
+                document => document?,
+            };
             for ((direction, peer), ports, is_ingress) in [(INGRESS, ingress, true), (EGRESS, egress, false)] {
                 let shapes = list_of(&document, direction);
                 let shapes =
@@ -307,6 +313,7 @@ impl SecurityLists {
             let of = |rules: &BTreeSet<Rule>| rules.iter().filter(|it| it.list == *list).cloned().collect::<Vec<_>>();
             let (add, remove, service, listed) = (of(add), of(remove), service.clone(), listed.clone());
             let (cluster, config) = (self.cluster.clone(), Arc::clone(&self.api.config));
+            let adds = !add.is_empty();
             async move {
                 let edited = self.documents.edit(list, move |document| {
                     let mut remove = remove.clone();
@@ -319,7 +326,10 @@ impl SecurityLists {
                     edit(document, &add, &remove);
                     Ok(())
                 });
-                let edited = edited.await;
+                let edited = match edited.await {
+                    Err(error) if error.is_not_found() && !adds => Ok(()),
+                    edited => edited,
+                };
                 let cached = self.read.lock().get(list).cloned();
                 if let Some(cached) = cached {
                     cached.forget().await;

@@ -88,7 +88,11 @@ fn families(service: &Service) -> Families {
     let spec = service.spec.as_ref();
     let policy = spec.and_then(|it| it.ip_family_policy.as_deref()).unwrap_or("SingleStack");
     let is_first_ipv6 = spec.and_then(|it| it.ip_families.as_ref()?.first().cloned()).as_deref() == Some("IPv6");
+    let stated = spec.and_then(|it| it.ip_families.as_ref()).map_or(0, Vec::len);
     match policy {
+        // The API server lists one family if the cluster has no other: there are no addresses of it.
+        _ if stated == 1 && is_first_ipv6 => Families::Ipv6,
+        _ if stated == 1 => Families::Ipv4,
         "RequireDualStack" => Families::RequireBoth,
         "PreferDualStack" => Families::PreferBoth,
         _ if is_first_ipv6 => Families::Ipv6,
@@ -122,6 +126,7 @@ impl LoadBalancerSpec {
         let is_network = kind == LoadBalancerKind::Network;
         let mut reader = Reader { annotations, service, is_network };
         let is_internal = reader.pick(&key::INTERNAL, &key::NETWORK_INTERNAL).unwrap_or_default();
+        reader.check_kind(is_internal);
         let (set, preserves_source, health_port) = reader.set();
         let (ports, mode) = (reader.ports(), reader.mode(config));
         let has_udp = ports.iter().any(|port| port.transport.contains("UDP"));

@@ -201,6 +201,23 @@ proptest! {
     }
 
     #[test]
+    fn target_update_changes_resources_that_follow_the_nodes(actual in graph(false)) {
+        let (there, missing) =
+            (ResourceKey::created_after("firewall", "there"), ResourceKey::created_after("firewall", "missing"));
+        let tags = |text: &str| Attributes::default().set("tags", text);
+        let actual = actual.resource(there.clone(), tags("a").set("port", 80));
+        let wanted = ResourceGraph::default()
+            .resource_of_nodes(there.clone(), tags("a,b"))
+            .resource_of_nodes(missing, tags("a,b"));
+        let operations = plan(&actual.with_targets_of(&wanted), &actual);
+        prop_assert_eq!(operations.len(), 1);
+        let expected = tags("a,b").set("port", 80);
+        let is_expected = matches!(&operations[0], Operation::Update { resource, attributes, .. }
+            if *resource == there && *attributes == expected);
+        prop_assert!(is_expected, "{:?}", operations[0]);
+    }
+
+    #[test]
     fn target_update_changes_only_targets(wanted in graph(true), actual in graph(false)) {
         let operations = plan(&actual.with_targets_of(&wanted), &actual);
         for operation in &operations {

@@ -1,0 +1,187 @@
+//! The destinations of security rules: the addresses of Services, and those of Nodes without a floating address.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cloud_provider::{LoadBalancerIngress, Node, Result, Service, default_load_balancer_name};
+use serde_json::Value;
+
+use super::document::{Share, prefix};
+use super::spec::Spec;
+use super::{AzureLoadBalancers, internal, security};
+use crate::arm::{items, name_of, text};
+use crate::documents::DocumentKey;
+
+/// The addresses to which the security rules of a Service lead, beside those of its frontends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Destinations {
+    /// Addresses of Nodes, without a floating address, and further addresses of the Service.
+    further: BTreeSet<IpAddr>,
+    /// The families whose own addresses they replace; each says if it is IPv6.
+    to_nodes: Vec<bool>,
+    /// Addresses of earlier syncs, to which rules may still lead.
+    former: BTreeSet<IpAddr>,
+}
+
+/// A change of a Service's security rules.
+pub(super) struct SecurityChange<'a> {
+    pub(super) owner: &'a str,
+    pub(super) key: &'a DocumentKey,
+    /// The addresses that rules lead to.
+    pub(super) present: BTreeSet<IpAddr>,
+    /// Addresses that the Service had.
+    pub(super) leaving: BTreeSet<IpAddr>,
+    pub(super) rules: BTreeSet<String>,
+}
+
+impl AzureLoadBalancers {
+    /// Notes the addresses to which the security rules of a Service lead, and returns those beside its frontends'.
+    pub(super) fn note_destinations(&self, owner: &str, spec: &Spec, nodes: &[Arc<Node>]) -> BTreeSet<IpAddr> {
+        let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
+        let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
+        let further: BTreeSet<IpAddr> =
+            spec.additional.iter().copied().chain(to_nodes.iter().flat_map(of_family)).collect();
+        let mut all = self.further.lock();
+        let known = all.entry(owner.to_owned()).or_default();
+        known.former.append(&mut known.further);
+        known.former.retain(|ip| !further.contains(ip));
+        (known.further, known.to_nodes) = (further.clone(), to_nodes);
+        further
+    }
+
+    /// Notes the destinations of a Service that was not synced since the start.
+    pub(super) fn learn_destinations(&self, owner: &str, service: &Service) {
+        if self.further.lock().contains_key(owner) {
+            return;
+        }
+        let mut nodes = self.usable(&self.nodes());
+        nodes.retain(|node| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none());
+        self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
+    }
+
+    /// Returns the addresses to which the security rules of a Service lead.
+    pub(super) fn destinations(&self, owner: &str, ingress: &[LoadBalancerIngress]) -> BTreeSet<IpAddr> {
+        let Destinations { further, to_nodes, .. } = self.further.lock().get(owner).cloned().unwrap_or_default();
+        let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
+        own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6())).chain(further).collect()
+    }
+
+    /// Returns the addresses to which rules of earlier syncs may still lead.
+    pub(super) fn former_destinations(&self, owner: &str) -> BTreeSet<IpAddr> {
+        self.further.lock().get(owner).map(|it| it.former.clone()).unwrap_or_default()
+    }
+
+    /// Returns the rules of a Service as the security group has them, and the settings of their part of a graph.
+    pub(super) fn observed_security(
+        &self,
+        group: &Value,
+        owner: &str,
+        ingress: &[LoadBalancerIngress],
+        service: Option<&Service>,
+    ) -> Option<provider_kit::load_balancers::Attributes> {
+        let Destinations { further, to_nodes, .. } = self.further.lock().get(owner).cloned().unwrap_or_default();
+        let own = ingress.iter().filter_map(|it| it.ip.as_deref()?.parse().ok());
+        let own: BTreeSet<IpAddr> = own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6())).collect();
+        let mut foreign = if to_nodes.is_empty() { BTreeSet::new() } else { self.node_rules_of_others(owner) };
+        if let Some(rules) = service.and_then(|it| Spec::of(it, &self.config()).spec.security) {
+            foreign.retain(|name| !rules.iter().any(|rule| security::name(rule).as_ref() == Some(name)));
+        }
+        let (rules, covered) = security::observed(group, (&own, &further), &foreign);
+        (!rules.is_empty()).then(|| security::settings(&rules, if further.is_empty() { None } else { Some(&covered) }))
+    }
+
+    /// Returns the addresses of all Nodes.
+    fn node_addresses(&self) -> BTreeSet<IpAddr> {
+        let nodes = self.nodes();
+        nodes.iter().flat_map(|node| [false, true].into_iter().filter_map(|is_ipv6| internal(node, is_ipv6))).collect()
+    }
+
+    /// Returns `true` if security rules lead to Nodes.
+    pub(super) fn has_node_rules(&self) -> bool {
+        let group = self.documents.store().last(&self.security_key());
+        self.caches.get().is_some() && security::leads_to(&group, &self.node_addresses())
+    }
+
+    /// Returns the names of the rules by which other Services admit traffic to Nodes, in lower case.
+    fn node_rules_of_others(&self, owner: &str) -> BTreeSet<String> {
+        let (config, services) = (self.config(), self.services());
+        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner);
+        let of_service = |service: &Arc<Service>| {
+            let is_balanced = service.spec.as_ref().is_some_and(|it| it.type_.as_deref() == Some("LoadBalancer"));
+            let spec = if is_balanced { Spec::of(service, &config).spec } else { Spec::default() };
+            let families: Vec<_> =
+                spec.families.iter().filter(|it| it.to_nodes).map(super::spec::Family::name).collect();
+            let is_its = |rule: &String| families.iter().any(|family| rule.starts_with(family));
+            spec.security.into_iter().flatten().filter(is_its).filter_map(|it| security::name(&it)).collect::<Vec<_>>()
+        };
+        others.flat_map(of_service).collect()
+    }
+
+    /// Writes the security rules of a Service, together with those of other Services.
+    pub(super) async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
+        if self.config().file.security_group_name.is_empty() {
+            return Ok(());
+        }
+        let SecurityChange { owner, key, present, mut leaving, rules } = change;
+        let (nodes, mut kept) = (self.node_addresses(), BTreeSet::new());
+        if self.has_node_rules() || spec.families.iter().any(|it| it.to_nodes) {
+            kept = self.node_rules_of_others(owner);
+            leaving.extend(nodes.difference(&present));
+        }
+        let (retained, retains_denial) = self.retained(key, owner, &leaving);
+        let former = self.former_destinations(owner);
+        let gone = former.difference(&nodes).copied().collect();
+        let edit = security::Edit { addresses: present, leaving, rules, retained, retains_denial, nodes, kept, gone };
+        let config = self.config();
+        let apply = move |group: &mut Value| {
+            edit.apply(group)?;
+            if !group.is_null() {
+                crate::tags::write(&config, group, &config.tags);
+            }
+            Ok(())
+        };
+        self.documents.edit(&self.security_key(), apply).await?;
+        if let Some(known) = self.further.lock().get_mut(owner) {
+            known.former.retain(|ip| !former.contains(ip));
+        }
+        Ok(())
+    }
+
+    /// Returns protocols and ports of other Services that have an address of this one, and `true` if one of them denies
+    /// other traffic.
+    fn retained(&self, key: &DocumentKey, owner: &str, addresses: &BTreeSet<IpAddr>) -> (BTreeSet<String>, bool) {
+        let document = self.documents.store().last(key);
+        let own: Vec<_> = Share::of(&document, owner).frontends.values().map(|it| text(it, "/name")).collect();
+        let others = items(&document, "loadBalancingRules").filter(|it| {
+            let its = name_of(text(it, "/properties/frontendIPConfiguration/id"));
+            prefix(text(it, "/name")) != Some(owner) && own.iter().any(|own| its.eq_ignore_ascii_case(own))
+        });
+        let mut owners: BTreeSet<String> =
+            others.clone().filter_map(|it| prefix(text(it, "/name")).map(str::to_owned)).collect();
+        let of_rule = |it: &Value| format!("{} {}", text(it, "/properties/protocol"), it["properties"]["frontendPort"]);
+        let mut retained: BTreeSet<String> = others.map(of_rule).collect();
+        let (config, services) = (self.config(), self.services());
+        let shows = |it: &Service| {
+            let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
+            let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());
+            ips.any(|ip: IpAddr| addresses.contains(&ip))
+        };
+        let others = services.iter().filter(|it| default_load_balancer_name(it) != owner);
+        for service in others.clone().filter(|it| shows(it)) {
+            owners.insert(default_load_balancer_name(service));
+            let ports = service.spec.as_ref().and_then(|it| it.ports.as_ref()).into_iter().flatten();
+            retained.extend(ports.map(|port| match port.protocol.as_deref() {
+                Some("UDP") => format!("Udp {}", port.port),
+                Some("SCTP") => format!("* {}", port.port),
+                _ => format!("Tcp {}", port.port),
+            }));
+        }
+        let denies = |it: &Arc<Service>| {
+            let rules = Spec::of(it, &config).spec.security;
+            rules.into_iter().flatten().any(|rule| rule.contains(" Deny "))
+        };
+        let mut sharing = others.filter(|it| owners.contains(&default_load_balancer_name(it)));
+        (retained, sharing.any(denies))
+    }
+}
