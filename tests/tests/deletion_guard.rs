@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use ccm_tests::in_process::World;
-use cloud_provider::names::LABEL_EXCLUDE_LIFECYCLE;
+use cloud_provider::names::{LABEL_EXCLUDE_LIFECYCLE, TAINT_UNINITIALIZED};
 use controllers::Options;
 use controllers::options::{LifecycleOptions, NodeDeletion};
 use embedded_apiserver::{Action, Matcher};
 use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind};
 use runtime::cache::Cache;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 /// Number of Nodes that makes the provider list the cloud when they are not ready; one page holds 50 machines.
@@ -74,13 +75,23 @@ async fn a_stale_cache_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_by_name_that_misses_waits_and_then_counts() {
+async fn node_that_was_never_managed_is_kept_with_one_event() {
     let world = World::with_nodes(5, true);
-    world.put_node("named-otherwise", "", false, &[]);
+    world.put_node("never-managed", "", false, &[]);
+    world.passes_for(LONG).await;
+    assert!(world.node("never-managed").is_some());
+    let held = world.events_of("NodeDeletionHeld");
+    assert!(held.len() == 1 && held[0].contains("it was never a Node of this cloud"), "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn uninitialized_node_without_a_machine_of_its_name_waits_and_is_deleted() {
+    let world = World::with_nodes(5, true);
+    world.put_node("named-otherwise", "", false, &[json!({"key": TAINT_UNINITIALIZED, "effect": "NoSchedule"})]);
     world.passes_for(Duration::from_secs(290)).await;
     assert!(world.node("named-otherwise").is_some());
     let held = world.events_of("NodeDeletionHeld");
-    assert!(held.len() == 1 && held[0].contains("never had a provider id"), "{held:?}");
+    assert!(held.len() == 1 && held[0].contains("never had a provider ID"), "{held:?}");
     world.passes_for(Duration::from_secs(20)).await;
     assert!(world.node("named-otherwise").is_none());
     assert_eq!(world.node_count(), 5);

@@ -106,7 +106,7 @@ pub struct GuardOptions {
     /// suspected, from 0 to 1.
     pub share: f64,
     /// Value of `--node-deletion-guard-delay`: time for which a suspected mass deletion is held, and for which an
-    /// instance must be absent before a Node that never had a provider ID is deleted.
+    /// instance must be absent before a Node that waits for its provider ID is deleted.
     pub delay: Duration,
 }
 

@@ -32,7 +32,9 @@ pub enum NodeHoldReason {
         /// Time for which the landslide must last before Nodes are deleted.
         delay: Duration,
     },
-    /// The Node never had a provider ID, so that only its name identifies the machine.
+    /// The Node has neither a provider ID nor the uninitialized taint, so that it was never a Node of this cloud.
+    NeverManaged,
+    /// The Node waits for its provider ID, so that only its name identifies the machine.
     NeverIdentified {
         /// Time for which the instance must be absent.
         delay: Duration,
@@ -59,6 +61,7 @@ impl NodeHoldReason {
         match self {
             Self::NoWitness => "no-witness",
             Self::Landslide { .. } => "landslide",
+            Self::NeverManaged => "never-managed",
             Self::NeverIdentified { .. } => "never-identified",
             Self::Unconfirmed(_) => "unconfirmed",
             Self::Contradicted => "contradicted",
@@ -85,9 +88,13 @@ impl fmt::Display for NodeHoldReason {
                 }
                 write!(f, "; they are deleted if this lasts for {seconds} s")
             }
+            Self::NeverManaged => f.write_str(
+                "it has neither a provider ID nor the uninitialized taint, so it was never a Node of this cloud; \
+                 delete it yourself if its machine no longer exists",
+            ),
             Self::NeverIdentified { delay } => write!(
                 f,
-                "it never had a provider id, so its machine may have another name; the Node is deleted if no machine \
+                "it never had a provider ID, so its machine may have another name; the Node is deleted if no machine \
                  is found for {} s",
                 delay.as_secs()
             ),
@@ -131,13 +138,20 @@ impl WitnessRead {
     }
 }
 
+/// Returns `true` if the Node carries no proof that it was ever a Node of this cloud: it has no provider ID and does not
+/// wait for one.
+fn was_never_managed(node: &Node) -> bool {
+    node.provider_id().is_none() && !node.is_uninitialized()
+}
+
 /// Returns the number of Nodes that the suspects are a share of: those of this provider. A Node without a provider ID
-/// counts only if it is suspected, because it may belong to no provider.
+/// counts only if it is suspected and waits for one, because it may belong to no provider.
 #[must_use]
 pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
     let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns_node(node);
-    let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
-    (nodes.iter().filter(counts).count() + unidentified).max(suspects.len())
+    let unidentified = |node: &&&Node| node.provider_id().is_none() && node.is_uninitialized();
+    let managed = suspects.iter().filter(|node| !was_never_managed(node)).count();
+    (nodes.iter().filter(counts).count() + suspects.iter().filter(unidentified).count()).max(managed)
 }
 
 /// The decision about a Node without an instance: `Ok` to proceed, or the reason to hold it.
@@ -170,11 +184,13 @@ impl Guard {
         for node in gone {
             self.gone_since.entry(node.uid.clone()).or_insert(now);
         }
-        let landslide = self.landslide(now, gone.len(), nodes);
+        let managed = gone.iter().filter(|node| !was_never_managed(node)).count();
+        let landslide = self.landslide(now, managed, nodes);
         gone.iter()
             .map(|node| {
                 let lasted = self.lasted(self.gone_since.get(&node.uid), now);
                 match &landslide {
+                    _ if was_never_managed(node) => Err(NodeHoldReason::NeverManaged),
                     // Both the landslide and the absence of this Node's instance must have lasted for the delay.
                     Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => Err(held.clone()),
                     _ if node.provider_id().is_none() && !lasted => {
@@ -232,7 +248,8 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cloud_provider::{Error, Gone};
+    use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED};
+    use cloud_provider::{Error, Gone, Taint};
 
     const DELAY: Duration = Duration::from_secs(300);
 
@@ -366,11 +383,25 @@ mod tests {
     }
 
     #[test]
-    fn node_without_a_provider_id_waits_and_its_namesake_waits_again() {
+    fn node_without_a_provider_id_and_taint_is_kept_and_counts_for_no_mass_deletion() {
         let (mut guard, start) = (guard(), Instant::now());
-        let first = [node(1, "")];
+        let never_managed = node(9, "");
+        let ours = nodes(4);
+        let gone = [&never_managed, &ours[0], &ours[1]];
+        for elapsed in [Duration::ZERO, DELAY, 10 * DELAY] {
+            let decisions = guard.open(start + elapsed, &gone, 4);
+            assert_eq!(decisions, [Err(NodeHoldReason::NeverManaged), Ok(()), Ok(())], "after {elapsed:?}");
+        }
+    }
+
+    #[test]
+    fn uninitialized_node_without_a_provider_id_waits_and_its_namesake_waits_again() {
+        let (mut guard, start) = (guard(), Instant::now());
+        let taint = Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE);
+        let uninitialized = |uid: &str| Node { uid: uid.into(), taints: [taint.clone()].into(), ..node(1, "") };
+        let first = [uninitialized("u1")];
         assert_eq!(cause(&open(&mut guard, start, &first, 5)[0]), "never-identified");
-        let second = [Node { uid: "another".into(), ..node(1, "") }];
+        let second = [uninitialized("another")];
         assert_eq!(cause(&open(&mut guard, start + DELAY, &second, 5)[0]), "never-identified");
         assert_eq!(open(&mut guard, start + 2 * DELAY, &second, 5), [Ok(())]);
     }

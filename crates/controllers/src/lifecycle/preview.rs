@@ -108,7 +108,8 @@ fn held(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cloud_provider::{ConditionStatus, Gone};
+    use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED};
+    use cloud_provider::{ConditionStatus, Gone, Taint};
 
     struct Acme;
 
@@ -141,21 +142,25 @@ mod tests {
     fn preview_of_each_node_matches_a_pass() {
         let options = LifecycleOptions::default();
         let tainted = |ready| Node { taints: [shutdown_taint()].into(), ..node("t", "acme://7", ready) };
+        let taint = Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE);
+        let uninitialized = Node { taints: [taint].into(), ..node("new", "", false) };
         let cluster = vec![
             (node("ready", "acme://1", true), gone()),
             (node("gone", "acme://2", false), gone()),
             (node("off", "acme://3", false), present(true)),
             (node("elsewhere", "other://4", false), gone()),
             (node("nameless", "", false), gone()),
+            (uninitialized, gone()),
             (tainted(true), present(false)),
             (tainted(false), present(true)),
         ];
         let previews = previews_of(&options, cluster);
-        assert!(matches!(&previews[4], LifecyclePreview::Held(NodeHoldReason::NeverIdentified { .. })), "{previews:?}");
+        assert_eq!(previews[4], LifecyclePreview::Held(NodeHoldReason::NeverManaged));
+        assert!(matches!(&previews[5], LifecyclePreview::Held(NodeHoldReason::NeverIdentified { .. })), "{previews:?}");
         let expected =
             [LifecyclePreview::Leave, LifecyclePreview::Delete, LifecyclePreview::Taint, LifecyclePreview::Leave];
         assert_eq!(previews[..4], expected);
-        assert_eq!(previews[5..], [LifecyclePreview::Untaint, LifecyclePreview::Leave]);
+        assert_eq!(previews[6..], [LifecyclePreview::Untaint, LifecyclePreview::Leave]);
     }
 
     #[test]

@@ -328,7 +328,8 @@ fn next_held(held: &NodeHoldReason) -> Option<NodeHoldReason> {
     let delay = Duration::from_secs(300);
     Some(match held {
         NodeHoldReason::NoWitness => NodeHoldReason::Landslide { gone: 5, of: 8, deleted: 0, delay },
-        NodeHoldReason::Landslide { .. } => NodeHoldReason::NeverIdentified { delay },
+        NodeHoldReason::Landslide { .. } => NodeHoldReason::NeverManaged,
+        NodeHoldReason::NeverManaged => NodeHoldReason::NeverIdentified { delay },
         NodeHoldReason::NeverIdentified { .. } => NodeHoldReason::Unconfirmed("503".into()),
         NodeHoldReason::Unconfirmed(_) => NodeHoldReason::Contradicted,
         NodeHoldReason::Contradicted => NodeHoldReason::Unsettled,
