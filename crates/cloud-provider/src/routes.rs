@@ -35,8 +35,8 @@ pub struct Route {
     /// If set, the route leads nowhere, because its machine no longer exists.
     pub blackhole: bool,
     /// `Some(true)` if the route is this cluster's, `Some(false)` if it belongs to another owner and must never be
-    /// deleted (P-32, INV-7). `None` if the cloud cannot tell. A route is only deleted if its range also lies in
-    /// `--cluster-cidr`, which alone decides for `None`, as in the Go cloud controller manager.
+    /// deleted (P-32, INV-7). `None` if the cloud cannot tell; such a route is only deleted if its range lies in
+    /// `--cluster-cidr`, as in the Go cloud controller manager.
     pub owned: Option<bool>,
 }
 

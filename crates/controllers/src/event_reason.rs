@@ -63,6 +63,8 @@ reasons! {
     RouteFlapping = "RouteFlapping",
     /// A Pod CIDR of a Node lies outside `--cluster-cidr`.
     PodCidrOutside = "PodCIDROutsideClusterCIDR",
+    /// A Pod CIDR of a Node gets no route, because it would take traffic from others.
+    PodCidrRefused = "PodCIDRRefused",
     /// A load balancer is about to be created or changed.
     Ensuring = "EnsuringLoadBalancer",
     /// A load balancer is in sync with its Service.

@@ -65,6 +65,13 @@ impl Probe {
             Self::Readyz => "readyz",
         }
     }
+
+    /// Returns the probe with this path; `None` for any other path, that of a single check included.
+    #[must_use]
+    pub fn of_path(path: &str) -> Option<Self> {
+        let name = path.strip_prefix('/')?;
+        [Self::Healthz, Self::Livez, Self::Readyz].into_iter().find(|probe| probe.as_str() == name)
+    }
 }
 
 /// Results of one check in the probes so far (MET-30).

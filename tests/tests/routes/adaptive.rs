@@ -57,10 +57,33 @@ async fn a_range_outside_the_cluster_is_told_once() {
     world.put("worker-1", "table://1", "10.0.0.1", &["2001:db8:1::/64", "10.244.1.0/24"]);
     seconds(3600).await;
     let told = world.events_of("PodCIDROutsideClusterCIDR");
-    let expected = "Pod CIDR 2001:db8:1::/64 of node worker-1 lies outside --cluster-cidr (10.244.0.0/16,fd00::/48): its \
-                    route is never deleted; correct the flag";
+    let expected = "Pod CIDR 2001:db8:1::/64 of node worker-1 lies outside --cluster-cidr (10.244.0.0/16,fd00::/48): it gets \
+                    no route; correct the flag";
     assert_eq!(told, [expected]);
-    assert_eq!((table.routes().len(), world.condition("worker-1")), (2, CREATED.into()));
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (1, NOT_CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn range_that_would_take_the_traffic_of_other_nodes_gets_no_route() {
+    let table = Table::new();
+    let world = running(&table);
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+    world.put("worker-2", "table://2", "10.0.0.2", &["10.244.2.0/24"]);
+    seconds(60).await;
+    for (n, cidr) in ["0.0.0.0/0", "10.244.0.0/16", "10.244.0.0/17", "10.244.1.128/25"].iter().enumerate() {
+        let name = format!("worker-{}", n + 3);
+        world.put(&name, &format!("table://{}", n + 3), "10.0.0.66", &[cidr]);
+        seconds(600).await;
+        let routes = ["10.244.1.0/24 worker-1", "10.244.2.0/24 worker-2"];
+        assert_eq!((table.routes(), world.condition(&name)), (routes.map(str::to_owned).to_vec(), NOT_CREATED.into()));
+        let told = [world.events_of("PodCIDROutsideClusterCIDR"), world.events_of("PodCIDRRefused")].concat();
+        let about: Vec<_> = told.iter().filter(|text| text.contains(&format!("of node {name} "))).collect();
+        assert!(about.len() == 1 && about[0].contains("gets no route"), "{cidr}: {told:?}");
+    }
+    // A route of this cluster is deleted with its Node, wherever it leads.
+    table.put("old", "gone", "172.16.0.0/12", Some(true));
+    seconds(600).await;
+    assert_eq!(table.routes().len(), 2, "{:?}", table.routes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,12 +187,12 @@ async fn no_more_calls_run_at_a_time_than_allowed() {
 async fn what_is_not_ours_stays_whatever_it_looks_like() {
     let table = Table::new();
     let world = running(&table);
-    // Routes: in the cluster's range without a Node, with a Node of another range, and outside of the range though
-    // owned.
+    // Routes: in the cluster's range without a Node, with a Node of another range, and outside of the range with an
+    // unknown owner.
     table.put("foreign-1", "", "10.244.7.0/24", Some(false));
     table.put("foreign-2", "gone", "10.244.8.0/24", Some(false));
     table.put("foreign-3", "worker-1", "10.244.9.0/24", Some(false));
-    table.put("outside", "gone", "172.16.0.0/24", Some(true));
+    table.put("outside", "gone", "172.16.0.0/24", None);
     world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
     seconds(3600).await;
     assert_eq!(table.routes().len(), 5, "{:?}", table.routes());

@@ -23,6 +23,7 @@ pub mod node_event;
 pub mod pace;
 mod pass;
 pub mod plan;
+pub mod pod_cidrs;
 pub mod responsibility;
 pub mod witness;
 mod work;

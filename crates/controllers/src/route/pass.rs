@@ -19,7 +19,8 @@ use super::condition::{self, RouteCondition};
 use super::controller::RouteController;
 use super::memory::{Contested, Key};
 use super::metrics::RouteCounts;
-use super::plan::{Creation, Deletion, Plan, plan};
+use super::plan::{Creation, Deletion, NewRoute, Plan, plan};
+use super::pod_cidrs::{CidrRefusal, RefusedCidrs};
 use super::responsibility::{is_in_range, is_responsible};
 use super::witness::list_is_believed;
 use super::work::{Done, Item, Work, items};
@@ -85,10 +86,16 @@ impl RouteController {
             let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
             believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
         }
-        let mut plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
+        let refused = self.refused_cidrs(&nodes);
+        let new_route = |node: &Node, destination: &Destination| match refused.get(node, destination) {
+            _ if self.waits(node) => NewRoute::Deferred,
+            Some(_) => NewRoute::Refused,
+            None => NewRoute::Allowed,
+        };
+        let mut plan = plan(&nodes, &routes, ranges, new_route);
         drop(routes);
         self.forget(&nodes);
-        self.report_outside_cidrs(&nodes);
+        self.report_cidrs(&nodes, &refused);
         let ended = std::mem::take(&mut work.ended);
         let contested = self.memory().planned(Instant::now(), &mut plan, &ended);
         let Plan { deletes, creates, creates_wait, .. } = plan;
@@ -312,37 +319,51 @@ impl RouteController {
         }
     }
 
-    /// Records an event for each Pod CIDR outside `--cluster-cidr`, once. The route of such a CIDR is created, but
-    /// never deleted (ROUTE-37, P-33).
-    fn report_outside_cidrs(&self, nodes: &[Arc<Node>]) {
+    /// Records an event for each Pod CIDR that is refused, or lies outside `--cluster-cidr`, once (ROUTE-37, P-33).
+    fn report_cidrs(&self, nodes: &[Arc<Node>], refused: &RefusedCidrs) {
         for node in nodes.iter().filter(|node| !self.waits(node)) {
             for cidr in &node.pod_cidrs {
                 let destination = Destination::new(cidr);
-                if is_in_range(&destination, &self.options.cluster_cidrs)
-                    || !self.memory().record_if_new(node, &destination)
-                {
+                let refusal = refused.get(node, &destination);
+                let is_outside = match refusal {
+                    Some(refusal) => *refusal == CidrRefusal::Outside,
+                    None => !is_in_range(&destination, &self.options.cluster_cidrs),
+                };
+                if (refusal.is_none() && !is_outside) || !self.memory().record_if_new(node, &destination) {
                     continue;
                 }
-                self.metrics.outside_cluster_cidr();
-                let ranges: Vec<String> = self.options.cluster_cidrs.iter().map(ToString::to_string).collect();
-                let message = format!(
-                    "Pod CIDR {cidr} of node {} lies outside --cluster-cidr ({}): its route is never deleted; correct the flag",
-                    node.name,
-                    ranges.join(","),
-                );
+                if is_outside {
+                    self.metrics.outside_cluster_cidr();
+                }
+                let (reason, message) = self.about_cidr(node, cidr, refusal);
                 tracing::warn!(node = &*node.name, "{message}");
-                if self.explain
-                    && !self.events.event(
-                        &reference(node),
-                        EventType::Warning,
-                        EventReason::PodCidrOutside.as_str(),
-                        message,
-                    )
-                {
+                if self.explain && !self.events.event(&reference(node), EventType::Warning, reason.as_str(), message) {
                     self.memory().forget_report(node, &destination);
                 }
             }
         }
+    }
+
+    /// Returns the event about a Pod CIDR that is refused, or outside `--cluster-cidr`.
+    fn about_cidr(&self, node: &Node, cidr: &str, refusal: Option<&CidrRefusal>) -> (EventReason, String) {
+        let name = &node.name;
+        if let Some(refusal) = refusal.filter(|refusal| **refusal != CidrRefusal::Outside) {
+            let message = format!(
+                "Pod CIDR {cidr} of node {name} gets no route: {refusal}. Delete the Node, so that it is registered again \
+                 with a range of its own"
+            );
+            return (EventReason::PodCidrRefused, message);
+        }
+        let ranges: Vec<String> = self.options.cluster_cidrs.iter().map(ToString::to_string).collect();
+        let effect = match refusal {
+            Some(_) => "it gets no route",
+            None => "its route is never deleted",
+        };
+        let ranges = ranges.join(",");
+        let message = format!(
+            "Pod CIDR {cidr} of node {name} lies outside --cluster-cidr ({ranges}): {effect}; correct the flag"
+        );
+        (EventReason::PodCidrOutside, message)
     }
 
     fn forget(&self, nodes: &[Arc<Node>]) {

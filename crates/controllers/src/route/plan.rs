@@ -98,6 +98,19 @@ pub enum Decision {
     Update,
     /// The route does not exist, and the Node must wait before it can get one.
     Wait,
+    /// The route does not exist, and is not created, because it would take traffic from others.
+    Refused,
+}
+
+/// The answer whether a Node may get a new route for one of its Pod CIDRs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewRoute {
+    /// The route is created.
+    Allowed,
+    /// The Node [waits].
+    Deferred,
+    /// The Pod CIDR is [refused](super::pod_cidrs::RefusedCidrs).
+    Refused,
 }
 
 impl Record {
@@ -111,7 +124,7 @@ impl Record {
     pub fn condition(&self) -> Option<RouteCondition> {
         let any = |of: &[Decision]| self.decisions.values().any(|decision| of.contains(decision));
         match () {
-            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update]) => {
+            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update, Decision::Refused]) => {
                 Some(RouteCondition::NotCreated)
             }
             () if any(&[Decision::Wait]) => None,
@@ -149,22 +162,27 @@ pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 
     hasher.finish()
 }
 
-/// Plans the changes. `routes` are in the order of the list; `waits` is `true` for Nodes that get no new route yet.
+/// Plans the changes. `routes` are in the order of the list; `new_route` decides about routes that do not exist.
 ///
 /// ```
 /// use cloud_provider::{Node, Route};
-/// use controllers::route::plan::plan;
+/// use controllers::route::plan::{NewRoute, plan};
 /// use std::sync::Arc;
 ///
 /// let node = Node { name: "worker-1".into(), pod_cidrs: ["10.244.1.0/24".into()].into(), ..Node::default() };
 /// let stale = Route { name: "r-7".into(), target_node: "gone".into(), destination_cidr: "10.244.9.0/24".into(), ..Route::default() };
-/// let plan = plan(&[Arc::new(node)], &[stale], &["10.244.0.0/16".parse()?], |_| false);
+/// let plan = plan(&[Arc::new(node)], &[stale], &["10.244.0.0/16".parse()?], |_, _| NewRoute::Allowed);
 /// assert_eq!(plan.deletes[0].route.name, "r-7");
 /// assert_eq!(plan.creates[0].route.destination_cidr, "10.244.1.0/24");
 /// # Ok::<(), ipnet::AddrParseError>(())
 /// ```
 #[must_use]
-pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], waits: impl Fn(&Node) -> bool) -> Plan {
+pub fn plan(
+    nodes: &[Arc<Node>],
+    routes: &[Route],
+    cluster_cidrs: &[IpNet],
+    new_route: impl Fn(&Node, &Destination) -> NewRoute,
+) -> Plan {
     let table = Table::of(routes);
     let mut plan = Plan { creates_wait: routes.first().is_some_and(is_replaced_by_phases), ..Plan::default() };
     let mut waiting: HashSet<Destination> = HashSet::new();
@@ -173,21 +191,21 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
             continue;
         }
         let mut record = Record { uid: node.uid.clone(), inputs: inputs_of(node), decisions: BTreeMap::new() };
-        let must_wait = waits(node);
         for cidr in &node.pod_cidrs {
             let destination = Destination::new(cidr);
             if record.decisions.contains_key(&destination) {
                 // The route is listed twice (ROUTE-35).
                 continue;
             }
-            let decision = match table.find(node, &destination) {
-                Some(route) if leads_to(route, node) => Decision::Keep,
-                _ if must_wait => Decision::Wait,
-                Some(_) => Decision::Update,
-                None => Decision::Add,
+            let decision = match (table.find(node, &destination), new_route(node, &destination)) {
+                (Some(route), _) if leads_to(route, node) => Decision::Keep,
+                (_, NewRoute::Deferred) => Decision::Wait,
+                (_, NewRoute::Refused) => Decision::Refused,
+                (Some(_), NewRoute::Allowed) => Decision::Update,
+                (None, NewRoute::Allowed) => Decision::Add,
             };
             match decision {
-                Decision::Keep => {}
+                Decision::Keep | Decision::Refused => {}
                 Decision::Wait => _ = waiting.insert(destination.clone()),
                 Decision::Add | Decision::Update => plan.creates.push(creation(node, cidr, destination.clone())),
             }
@@ -195,13 +213,10 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
         }
         plan.records.insert(node.name.clone(), record);
     }
-    let wanted: HashSet<&Destination> = plan.creates.iter().map(|creation| &creation.destination).collect();
-    let may_go = |route: &&Route| {
-        is_responsible(route, cluster_cidrs)
-            // A route that is proved to be this cluster's and is being replaced is deleted outside the CIDRs, too.
-            || (route.owned == Some(true) && wanted.contains(&Destination::new(&route.destination_cidr)))
-    };
-    let deletes = routes.iter().filter(may_go).filter_map(|route| plan.deletion(route, &waiting));
+    let deletes = routes
+        .iter()
+        .filter(|route| is_responsible(route, cluster_cidrs))
+        .filter_map(|route| plan.deletion(route, &waiting));
     plan.deletes = deletes.collect();
     plan.deletes.sort_by(|a, b| (&a.destination, &a.route.name).cmp(&(&b.destination, &b.route.name)));
     plan.creates.sort_by(|a, b| a.node.name.cmp(&b.node.name));
@@ -242,7 +257,7 @@ impl Plan {
             _ if route.target_node.is_empty() => DeletionCause::NoTarget,
             None => DeletionCause::NotAssigned,
             Some(Decision::Update) => DeletionCause::NextHopChanged,
-            Some(Decision::Keep | Decision::Add | Decision::Wait) => return None,
+            Some(Decision::Keep | Decision::Add | Decision::Wait | Decision::Refused) => return None,
         };
         Some(Deletion { route: route.clone(), destination, cause })
     }

@@ -25,12 +25,15 @@ pub fn is_in_range(destination: &Destination, cluster_cidrs: &[IpNet]) -> bool {
     }
 }
 
-/// Returns `true` if the controller may delete a route: the route is in the cluster's CIDRs, and the provider does not
-/// report the route as another owner's. Proof of ownership does not extend the CIDRs; both conditions are needed
-/// (P-32).
+/// Returns `true` if the controller may delete a route (P-32): the provider reports the route as this cluster's, or does
+/// not know the owner and the route is in the cluster's CIDRs. A route of this cluster is deleted outside the CIDRs, too,
+/// so that none stays after its Node, whatever the Node's Pod CIDR was.
 #[must_use]
 pub fn is_responsible(route: &Route, cluster_cidrs: &[IpNet]) -> bool {
-    route.owned != Some(false) && is_in_range(&Destination::new(&route.destination_cidr), cluster_cidrs)
+    match route.owned {
+        Some(is_ours) => is_ours,
+        None => is_in_range(&Destination::new(&route.destination_cidr), cluster_cidrs),
+    }
 }
 
 #[cfg(test)]
@@ -38,21 +41,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range_and_ownership_are_both_needed() {
+    fn owned_routes_go_anywhere_and_unknown_ones_only_in_the_cluster_cidrs() {
         let ranges = ["10.244.0.0/16".parse().unwrap(), "fd00::/48".parse().unwrap()];
         let table = [
             ("10.244.1.0/24", None, true),
             ("10.244.1.0/24", Some(true), true),
             ("10.244.1.0/24", Some(false), false),
-            ("10.245.1.0/24", Some(true), false),
+            ("10.245.1.0/24", Some(true), true),
             ("10.244.0.0/15", None, true),
             ("10.243.0.0/15", None, false),
             ("10.240.0.0/12", None, false),
             ("0.0.0.0/0", None, false),
-            ("::/0", Some(true), false),
+            ("::/0", Some(true), true),
             ("fd00::/16", None, true),
             ("fd00:0:0:ff::/64", Some(true), true),
-            ("garbage", Some(true), false),
+            ("garbage", Some(true), true),
             ("", None, false),
         ];
         for (cidr, owned, expected) in table {

@@ -37,6 +37,7 @@ pub use self::fatal::fatal;
 pub use self::flag_dump::log_flags;
 pub use self::logger::{Handle, Logger};
 pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
+pub(crate) use self::quote::{is_visible, write_visibly};
 
 /// Starts the log of this process (APP-2) and logs panics. Later calls have no effect.
 ///

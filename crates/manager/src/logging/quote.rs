@@ -25,7 +25,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Writes a character, or its escape if the character is invisible.
-pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
+pub(crate) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         '\u{7}' => f.write_str("\\a"),
         '\u{8}' => f.write_str("\\b"),
@@ -34,14 +34,15 @@ pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
         '\r' => f.write_str("\\r"),
         '\t' => f.write_str("\\t"),
         '\u{b}' => f.write_str("\\v"),
-        c if visible(c) => f.write_char(c),
+        c if is_visible(c) => f.write_char(c),
         c if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c)),
         c if u32::from(c) <= 0xffff => write!(f, "\\u{:04x}", u32::from(c)),
         c => write!(f, "\\U{:08x}", u32::from(c)),
     }
 }
 
-fn visible(c: char) -> bool {
+/// Returns `true` if the character is a space, or leaves a mark and changes nothing else.
+pub(crate) fn is_visible(c: char) -> bool {
     // The standard library escapes only unprintable characters, except quotation marks, as a code point.
     c == '\'' || c == ' ' || (!c.is_whitespace() && !c.is_control() && !c.escape_debug().to_string().starts_with("\\u"))
 }

@@ -1,7 +1,7 @@
 //! Admission of connections: a flood must neither take the resources that the process needs for its work, nor close the
 //! port for the probes, which would restart the process (P-38).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::limits::{Limit, Limits};
+use super::limits::{CONNECTIONS_OF_PROBES, Limit, Limits};
 use super::share::{Client, Exhausted, Shares};
 
 /// Connections of a port; clones share them.
@@ -19,6 +19,8 @@ pub(super) struct Connections(Arc<Mutex<Table>>);
 struct Table {
     shares: Shares,
     open: HashMap<u64, Open>,
+    /// Connections of the machine itself beyond its share, the oldest first. A busy one makes room, too.
+    beyond: VecDeque<u64>,
     next: u64,
 }
 
@@ -26,6 +28,8 @@ struct Open {
     client: Client,
     activity: Activity,
     evicted: CancellationToken,
+    /// If set, the connection counts towards the shares.
+    is_counted: bool,
 }
 
 /// Admitted connection, whose slot is released on drop.
@@ -43,7 +47,7 @@ pub(super) struct Admitted {
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Self {
         let shares = Shares::new(limits.connections, limits.connections_kept, limits.connections_per_client);
-        Self(Arc::new(Mutex::new(Table { shares, open: HashMap::new(), next: 0 })))
+        Self(Arc::new(Mutex::new(Table { shares, open: HashMap::new(), beyond: VecDeque::new(), next: 0 })))
     }
 
     /// Admits a connection, if need be in the place of the idlest.
@@ -52,20 +56,31 @@ impl Connections {
     /// The limit that was reached, and no connection that counts towards it is idle.
     pub(super) fn admit(&self, client: Client) -> Result<Admitted, Limit> {
         let mut table = self.table();
-        let mut replaced = false;
+        let (mut replaced, mut is_counted) = (false, true);
         while let Err(exhausted) = table.shares.take(client, 1) {
             let (victim, limit) = match exhausted {
                 Exhausted::Client => (table.idlest(|other| other == client), Limit::ClientConnections),
                 // Connections of the machine itself evict only each other.
                 Exhausted::All => (table.idlest(|other| client.is_own() || !other.is_own()), Limit::Connections),
             };
-            table.close(victim.ok_or(limit)?);
+            match victim {
+                Some(victim) => table.close(victim),
+                None if client.is_own() => {
+                    table.make_room_beyond();
+                    is_counted = false;
+                    break;
+                }
+                None => return Err(limit),
+            }
             replaced = true;
         }
         let id = table.next;
         table.next += 1;
+        if !is_counted {
+            table.beyond.push_back(id);
+        }
         let (activity, evicted) = (Activity::new(), CancellationToken::new());
-        table.open.insert(id, Open { client, activity: activity.clone(), evicted: evicted.clone() });
+        table.open.insert(id, Open { client, activity: activity.clone(), evicted: evicted.clone(), is_counted });
         Ok(Admitted { connections: self.clone(), id, activity, evicted, replaced })
     }
 
@@ -78,16 +93,28 @@ impl Table {
     /// Returns the idlest connection of the client that has most of them, so that a flood closes its own connections
     /// before those of others.
     fn idlest(&self, counts: impl Fn(Client) -> bool) -> Option<u64> {
-        let candidates = self.open.iter().filter(|(_, open)| counts(open.client)).filter_map(|(id, open)| {
+        let is_candidate = |open: &Open| open.is_counted && counts(open.client);
+        let candidates = self.open.iter().filter(|(_, open)| is_candidate(open)).filter_map(|(id, open)| {
             let since = open.activity.idle_since()?;
             Some(Candidate { id: *id, of_client: self.shares.of(open.client), since })
         });
         idlest(candidates)
     }
 
+    /// Closes the oldest connections beyond the shares until there is room for one.
+    fn make_room_beyond(&mut self) {
+        while self.beyond.len() >= CONNECTIONS_OF_PROBES {
+            let Some(oldest) = self.beyond.front().copied() else { return };
+            self.close(oldest);
+        }
+    }
+
     fn close(&mut self, id: u64) {
         if let Some(open) = self.open.remove(&id) {
-            self.shares.give_back(open.client, 1);
+            match open.is_counted {
+                true => self.shares.give_back(open.client, 1),
+                false => self.beyond.retain(|other| *other != id),
+            }
             open.evicted.cancel();
         }
     }
@@ -176,6 +203,20 @@ mod tests {
         assert!(kubelet.evicted.is_cancelled() && again.replaced);
         drop((held, other, again));
         assert!(connections.admit(client("10.0.0.3")).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_connections_of_the_machine_itself_never_keep_a_probe_out() {
+        let connections = connections(4, 2, 2);
+        let held = [busy(&connections, "127.0.0.1"), busy(&connections, "127.0.0.2")];
+        let beyond: Vec<_> = (0..CONNECTIONS_OF_PROBES).map(|_| busy(&connections, "127.0.0.3")).collect();
+        let probe = connections.admit(client("127.0.0.1")).ok().expect("the kubelet's connection");
+        let is_evicted = |(admitted, _): &(Admitted, _)| admitted.evicted.is_cancelled();
+        assert!(is_evicted(&beyond[0]) && !beyond[1..].iter().any(is_evicted), "the oldest makes room");
+        assert!(!held.iter().any(is_evicted));
+        drop((held, beyond, probe));
+        let table = connections.table();
+        assert_eq!((table.shares.taken(), table.open.len(), table.beyond.len()), (0, 0, 0));
     }
 
     #[tokio::test(start_paused = true)]

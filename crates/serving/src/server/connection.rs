@@ -26,6 +26,7 @@ use super::activity::{Activity, Answering, Lifetime, Watched};
 use super::budget::{Budget, InFlight};
 use super::limits::{HEADERS, HTTP2_FRAME, HTTP2_WINDOW, Limit, Limits, ServerMetrics};
 use super::share::Client;
+use crate::health::Probe;
 use crate::quote::shortened;
 
 /// The peer of the connection; an extension of each request.
@@ -210,7 +211,12 @@ fn admit(request: &Request<Incoming>, client: Client, service: &Service) -> Resu
     }
     // HTTP/2 counts 32 bytes for each header in addition to its text.
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
-    service.budget.begin(client, headers.sum::<usize>() + uri_bytes).map_err(|limit| {
+    let bytes = headers.sum::<usize>() + uri_bytes;
+    let admitted = match Probe::of_path(request.uri().path()) {
+        Some(_) => service.budget.begin_probe(client, bytes),
+        None => service.budget.begin(client, bytes),
+    };
+    admitted.map_err(|limit| {
         service.metrics.limited(limit);
         StatusCode::SERVICE_UNAVAILABLE
     })

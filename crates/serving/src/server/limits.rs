@@ -1,7 +1,7 @@
 //! Limits of a server: sizes, numbers and times (APP-115, D-215).
 //!
 //! Any client that reaches the port can use all of this without a credential, so the limits together must fit the
-//! memory of a small Pod: 192 connections of at most 190 KiB each (received data, and the buffers of TLS and HTTP) and
+//! memory of a small Pod: 224 connections of at most 190 KiB each (received data, and the buffers of TLS and HTTP) and
 //! 8 MiB in flight.
 
 use std::time::Duration;
@@ -30,13 +30,20 @@ pub(super) const CONNECTIONS: usize = 192;
 /// Connections among these that only the machine itself may use: the kubelet's probes, which restart the Pod if they
 /// fail.
 pub(super) const CONNECTIONS_KEPT: usize = 32;
-/// Connections of one client, an IPv4 address or an IPv6 /64: three clients cannot take all connections.
+/// Connections beyond all limits that the machine itself may open when its others are all busy. The oldest of them makes
+/// room for a new one, busy or not, so that a process of the machine cannot hold them all and make the kubelet's probes
+/// fail.
+pub(super) const CONNECTIONS_OF_PROBES: usize = 32;
+/// Connections of one client, an IPv4 address, an IPv6 /64 or all loopback addresses: three clients cannot take all connections.
 pub(super) const CONNECTIONS_PER_CLIENT: usize = 48;
 
 /// Requests of all ports that are being answered at a time; further ones are 503.
 pub(super) const REQUESTS: usize = 256;
 /// Requests among these that only the machine itself may send.
 pub(super) const REQUESTS_KEPT: usize = 32;
+/// Bytes of the headers of a probe: a request of the machine itself for the process's health, which counts towards no
+/// limit of requests and bytes.
+pub(super) const PROBE_BYTES: usize = 1 << 10;
 /// Requests of one client at a time.
 pub(super) const REQUESTS_PER_CLIENT: usize = 64;
 

@@ -1,9 +1,10 @@
 //! Shares of a limit: a client may use a part of it, and a part is kept for the machine itself.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Callers that are counted together: an IPv4 address, or an IPv6 /64, which is what one machine is given at least.
+/// Callers that are counted together: an IPv4 address, an IPv6 /64, which is what one machine is given at least, or all
+/// loopback addresses, of which any process of the machine may use as many as it likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Client {
     network: IpAddr,
@@ -18,6 +19,7 @@ impl Client {
         // Canonical form: an address may have two spellings.
         let (peer, local) = (peer.to_canonical(), local.to_canonical());
         let network = match peer {
+            IpAddr::V4(address) if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V4(_) => peer,
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         };
@@ -110,6 +112,7 @@ mod tests {
         assert_eq!(client("10.0.0.1"), client("::ffff:10.0.0.1"), "one address in two spellings");
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:2"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_eq!(client("127.0.0.1"), client("127.9.9.9"), "a process may use any loopback address");
     }
 
     #[test]
@@ -127,7 +130,8 @@ mod tests {
         assert_eq!((shares.take(a, 8), shares.take(a, 1)), (Ok(()), Err(Exhausted::Client)));
         assert_eq!((shares.take(b, 4), shares.take(b, 1)), (Ok(()), Err(Exhausted::All)), "eight are kept");
         assert_eq!((shares.take(own, 1), shares.take(own, 1)), (Ok(()), Err(Exhausted::All)), "an eighth of them");
-        assert_eq!(shares.take(client("127.0.0.2"), 1), Ok(()), "for each own address");
+        assert_eq!(shares.take(client("127.0.0.2"), 1), Err(Exhausted::All), "loopback addresses are one client");
+        assert_eq!(shares.take(client("10.0.0.9"), 1), Ok(()), "for each own client");
         shares.give_back(a, 8);
         shares.give_back(own, 1);
         assert_eq!((shares.taken(), shares.of(a), shares.of(b)), (5, 0, 4));

@@ -46,8 +46,8 @@ fn words(plan: &Plan) -> Vec<String> {
     deletes.chain(creates).collect()
 }
 
-fn nobody_waits(_: &Node) -> bool {
-    false
+fn all_allowed(_: &Node, _: &Destination) -> NewRoute {
+    NewRoute::Allowed
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn routes_of_others_are_used_but_never_touched() {
         (vec![foreign("a", "10.0.0.9"), route("r", "a", PODS[0], "10.0.0.1")], vec![]),
         (vec![foreign("a", "10.0.0.1"), route("r", "a", PODS[0], "10.0.0.9")], vec!["-r", "+a 10.244.1.0/24"]),
     ] {
-        assert_eq!(words(&plan(&nodes, &routes, &ranges(), nobody_waits)), expected, "{routes:?}");
+        assert_eq!(words(&plan(&nodes, &routes, &ranges(), all_allowed)), expected, "{routes:?}");
     }
 }
 
@@ -72,19 +72,39 @@ fn routes_of_others_are_used_but_never_touched() {
 fn a_changed_next_hop_is_replaced_even_outside_the_ranges_if_the_route_is_ours() {
     let nodes = [node("a", &[PODS[0], PODS[4]], "10.0.0.1")];
     let routes = [route("r", "a", PODS[0], "10.0.0.9"), route("s", "a", PODS[4], "10.0.0.9")];
-    let made = plan(&nodes, &routes, &ranges(), nobody_waits);
+    let made = plan(&nodes, &routes, &ranges(), all_allowed);
     assert_eq!(words(&made), ["-r", "-s", "+a 10.244.1.0/24", "+a 172.16.0.0/24"]);
     assert!(made.deletes.iter().all(|deletion| deletion.cause == DeletionCause::NextHopChanged));
     assert!(!made.creates_wait, "each create waits for the delete of its own destination");
-    let gone = plan(&[], &routes, &ranges(), nobody_waits);
-    assert_eq!(words(&gone), ["-r"], "outside the ranges nothing is deleted for good (P-32)");
+    let gone = plan(&[], &routes, &ranges(), all_allowed);
+    assert_eq!(
+        words(&gone),
+        ["-r", "-s"],
+        "a route of this cluster goes with its Node, outside the ranges, too (P-32)"
+    );
     assert_eq!(gone.deletes[0].cause, DeletionCause::NotAssigned);
+    let unknown = routes.map(|route| Route { owned: None, ..route });
+    assert_eq!(words(&plan(&[], &unknown, &ranges(), all_allowed)), ["-r"], "the owner of the other one is unknown");
+}
+
+#[test]
+fn refused_pod_cidr_gets_no_route_and_its_node_no_network() {
+    let nodes = [node("a", &[PODS[0], PODS[4]], "10.0.0.1")];
+    let new_route = |_: &Node, destination: &Destination| match *destination == Destination::new(PODS[4]) {
+        true => NewRoute::Refused,
+        false => NewRoute::Allowed,
+    };
+    let made = plan(&nodes, &[], &ranges(), new_route);
+    assert_eq!(words(&made), ["+a 10.244.1.0/24"]);
+    assert_eq!(made.conditions(&nodes)[0].1, RouteCondition::NotCreated);
+    let existing = [route("s", "a", PODS[4], "10.0.0.1")];
+    assert_eq!(words(&plan(&nodes, &existing, &ranges(), new_route)), ["+a 10.244.1.0/24"], "an existing route stays");
 }
 
 #[test]
 fn a_node_that_waits_gets_no_route_and_no_condition_and_keeps_what_may_be_its_own() {
     let nodes = [node("a", &[PODS[0]], "10.0.0.1")];
-    let of = |routes: &[Route]| plan(&nodes, routes, &ranges(), |_| true);
+    let of = |routes: &[Route]| plan(&nodes, routes, &ranges(), |_, _| NewRoute::Deferred);
     let empty = of(&[]);
     assert_eq!(words(&empty), Vec::<String>::new());
     assert_eq!(empty.records["a"].condition(), None);
@@ -123,7 +143,7 @@ fn uninitialized_or_foreign_node_waits_for_its_routes() {
 #[test]
 fn a_range_listed_twice_is_one_route() {
     let nodes = [node("a", &["fd00:0:0:1::/64", "fd00::1:0:0:0:0/64", PODS[0], PODS[0]], "10.0.0.1")];
-    let made = plan(&nodes, &[], &ranges(), nobody_waits);
+    let made = plan(&nodes, &[], &ranges(), all_allowed);
     assert_eq!(words(&made), ["+a fd00:0:0:1::/64", "+a 10.244.1.0/24"]);
 }
 
@@ -137,7 +157,7 @@ fn conditions_are_foretold() {
     };
     let nodes = [node("a", &[PODS[0]], "10.0.0.1"), Arc::new(unchanged), node("c", &[], "10.0.0.3")];
     let routes = [route("r", "c", PODS[2], "10.0.0.3")];
-    let made = plan(&nodes, &routes, &ranges(), nobody_waits);
+    let made = plan(&nodes, &routes, &ranges(), all_allowed);
     let foretold: Vec<_> = made.conditions(&nodes).into_iter().map(|(node, v)| (node.name.to_string(), v)).collect();
     assert_eq!(foretold, [("a".into(), RouteCondition::Created), ("c".into(), RouteCondition::NotCreated)]);
     assert!(!made.is_empty());
@@ -198,11 +218,11 @@ proptest! {
         let waits = |node: &Node| ["node-0", "node-1", "node-2"].iter().enumerate().any(|(n, name)| *node.name == **name && waiting & (1 << n) != 0);
         let foreign = |routes: &[Route]| -> Vec<Route> { routes.iter().filter(|r| r.owned == Some(false)).cloned().collect() };
         let before = foreign(&routes);
-        let first = plan(&nodes, &routes, &ranges(), waits);
+        let first = plan(&nodes, &routes, &ranges(), |node, _| if waits(node) { NewRoute::Deferred } else { NewRoute::Allowed });
         prop_assert!(first.deletes.iter().all(|deletion| deletion.route.owned == Some(true)));
         apply(&first, &mut routes, Some(true));
         prop_assert_eq!(foreign(&routes), before);
-        let second = plan(&nodes, &routes, &ranges(), waits);
+        let second = plan(&nodes, &routes, &ranges(), |node, _| if waits(node) { NewRoute::Deferred } else { NewRoute::Allowed });
         prop_assert!(second.is_empty(), "{:?}", words(&second));
         for node in &nodes {
             let condition = second.records.get(&node.name).and_then(Record::condition);
@@ -221,10 +241,10 @@ proptest! {
         let outside = |cidr: &str| PODS[4..].contains(&cidr);
         let nodes: Vec<_> = nodes.into_iter().filter(|node| !node.pod_cidrs.iter().any(|cidr| outside(cidr))).collect();
         routes.extend(others.into_iter().filter(|route| outside(&route.destination_cidr)));
-        let first = plan(&nodes, &routes, &ranges(), nobody_waits);
+        let first = plan(&nodes, &routes, &ranges(), all_allowed);
         prop_assert!(first.deletes.iter().all(|deletion| !outside(&deletion.route.destination_cidr)));
         apply(&first, &mut routes, None);
-        let second = plan(&nodes, &routes, &ranges(), nobody_waits);
+        let second = plan(&nodes, &routes, &ranges(), all_allowed);
         prop_assert!(second.is_empty(), "{:?}", words(&second));
     }
 }

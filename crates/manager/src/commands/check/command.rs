@@ -13,7 +13,7 @@ use super::{SUBCOMMAND, stored};
 use crate::endpoints::review_service;
 use crate::flags::{CheckFlags, Flags, Output, Parsed, Program};
 use crate::logging;
-use crate::output::{print, print_error};
+use crate::output::{print, print_error, print_json};
 use crate::threads::block_on;
 
 /// Exit code for unusable input.
@@ -39,7 +39,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
             Err(error) => report.errors.push(error),
         }
         if check.output == Output::Json {
-            return print(&format!("{:#}\n", report.json()), report.exit_code().into());
+            return print_json(&report.json(), report.exit_code().into());
         }
         report.errors.iter().for_each(|error| print_error(error));
         print(&report.text(), report.exit_code().into())

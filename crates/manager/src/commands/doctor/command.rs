@@ -14,7 +14,7 @@ use crate::diagnosis::Situation;
 use crate::election::migration;
 use crate::flags::{Configuration, Flags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::Clients;
-use crate::output::{print, print_error};
+use crate::output::{print, print_error, print_json};
 use crate::permissions::Features;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -49,11 +49,11 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
             }
         };
         let report = run(&flags, timeout, providers, &mut told).await;
-        let last = match output {
-            Output::Text => summary(&report),
-            Output::Json => format!("{:#}\n", json(&report)),
-        };
-        print(&last, ExitCode::from(report.exit_code()))
+        let code = ExitCode::from(report.exit_code());
+        match output {
+            Output::Text => print(&summary(&report), code),
+            Output::Json => print_json(&json(&report), code),
+        }
     })
 }
 

@@ -20,7 +20,7 @@ use crate::controller_set::Settings;
 use crate::exit::paragraph;
 use crate::flags::{Flags, ObjectFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::{print, print_error};
+use crate::output::{print, print_error, print_json};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -69,7 +69,7 @@ fn failed(subject: &Subject, output: Output, error: &str) -> ExitCode {
         "version": JSON_VERSION, "kind": subject.kind(), "namespace": subject.namespace(), "name": subject.name(),
         "errors": [error], "exitCode": code.code(),
     });
-    print(&format!("{value:#}\n"), code.into())
+    print_json(&value, code.into())
 }
 
 fn wrong(text: &str) -> ExitCode {
@@ -94,11 +94,11 @@ async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> R
     let reader = Reader { settings: &settings, client, provider, cluster, lease, now: Timestamp::now() };
     let explanation = explain(&reader, subject).await?;
     shutdown.cancel();
-    let text = match output {
-        Output::Text => text(&explanation),
-        Output::Json => format!("{:#}\n", super::json(&explanation)),
-    };
-    Ok(print(&text, explanation.outcome().into()))
+    let code = explanation.outcome().into();
+    Ok(match output {
+        Output::Text => print(&text(&explanation), code),
+        Output::Json => print_json(&super::json(&explanation), code),
+    })
 }
 
 /// Returns the initialized provider, or an error; the Kubernetes side is explained without a provider, too.

@@ -178,7 +178,8 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     if is_missing {
         reported(facts, &[EventReason::FailedToCreateRoute, EventReason::FailedToDeleteRoute], causes);
     }
-    reported(facts, &[EventReason::RouteFlapping, EventReason::PodCidrOutside], causes);
+    let reasons = [EventReason::RouteFlapping, EventReason::PodCidrOutside, EventReason::PodCidrRefused];
+    reported(facts, &reasons, causes);
 }
 
 /// Returns the other controllers that claim the Node or its routes.

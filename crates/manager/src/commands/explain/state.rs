@@ -191,8 +191,10 @@ states! {
         "If it lasts, remove the cause that the error names.";
     RouteContested, Waits, "Another writer keeps changing a route of the Node, which is left alone for some time.",
         "Look for another controller, or another cluster, that manages the same routes.";
-    PodCidrOutside, Informs, "A Pod CIDR of the Node lies outside --cluster-cidr: its route is never deleted.",
+    PodCidrOutside, Informs, "A Pod CIDR of the Node lies outside --cluster-cidr: it gets no route.",
         "Correct --cluster-cidr.";
+    PodCidrRefused, Informs, "A Pod CIDR of the Node gets no route, because it would take traffic from others.",
+        "Delete the Node, so that it is registered again with a range of its own.";
     RoutesUnknown, Waits, "The cloud's routes cannot be listed, or the list is not trusted, so no route is changed.",
         "Remove the cause that the error names.";
     NetworkUnavailable, Waits, "Another component reports the Node's network as unavailable.",
@@ -234,6 +236,7 @@ impl State {
             E::FailedToCreateRoute => (Self::RouteFailed, &[]),
             E::RouteFlapping => (Self::RouteContested, &[]),
             E::PodCidrOutside => (Self::PodCidrOutside, &[]),
+            E::PodCidrRefused => (Self::PodCidrRefused, &[]),
             E::NoTargets => (Self::NoNodes, &[E::TargetsUpdated]),
             E::SyncFailed => (Self::SyncFailed, AT_WORK),
             E::UpdateFailed => (Self::TargetsNotUpdated, AT_WORK),

@@ -289,6 +289,7 @@ fn explained(state: State) -> Vec<Cause> {
         State::RouteStays => well().planned(Side::Cloud).event(EventReason::FailedToDeleteRoute).node(),
         State::RouteContested => well().event(EventReason::RouteFlapping).node(),
         State::PodCidrOutside => well().event(EventReason::PodCidrOutside).node(),
+        State::PodCidrRefused => well().event(EventReason::PodCidrRefused).node(),
         State::RoutesUnknown => well().with(|it| it.nodes.route_error = Some("cannot list".into())).node(),
         State::NetworkUnavailable => well().unrouted("CalicoIsDown").node(),
     }
@@ -320,7 +321,7 @@ fn every_condition_and_warning_of_the_controllers_leads_to_a_state() {
         }
     }
     let reported: Vec<State> = EventReason::ALL.iter().filter_map(|reason| Some(State::of_event(*reason)?.0)).collect();
-    assert_eq!(reported.len(), 18, "the reasons that report a state: {reported:?}");
+    assert_eq!(reported.len(), 19, "the reasons that report a state: {reported:?}");
 }
 
 /// Returns the next cause by which a deletion is held; ends with the last one.
@@ -346,7 +347,7 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
     while let Some(next) = next_held(all.last().unwrap()) {
         all.push(next);
     }
-    assert_eq!(all.len(), 9);
+    assert_eq!(all.len(), 10);
     for held in all {
         let sentence = held.to_string();
         let now = Situation::well()

@@ -22,7 +22,7 @@ use crate::controller_set::Settings;
 use crate::exit::paragraph;
 use crate::flags::{OrphansFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::{has_failed, print, print_error};
+use crate::output::{has_failed, print, print_error, print_json};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -60,7 +60,7 @@ fn failed(OrphansFlags { report: ReportFlags { flags, output, .. }, .. }: &Orpha
     let cluster = Cluster { name: flags.cloud.cluster_name.clone(), id: None };
     let report = OrphanReport::new(&flags.cloud.cloud_provider, &cluster, Timestamp::now());
     let report = OrphanReport { errors: vec![error], ..report };
-    print(&format!("{:#}\n", json(&report)), report.exit_code().into())
+    print_json(&json(&report), report.exit_code().into())
 }
 
 fn wrong(text: &str) -> ExitCode {
@@ -117,8 +117,12 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
         }
     }
     shutdown.cancel();
-    let document = if *output == Output::Json { format!("{:#}\n", json(&report)) } else { String::new() };
-    Ok(print(&document, report.exit_code().into()))
+    let code = report.exit_code().into();
+    Ok(match output {
+        // The text was printed before anything was deleted.
+        Output::Text => print("", code),
+        Output::Json => print_json(&json(&report), code),
+    })
 }
 
 fn say(text: &str) {

@@ -8,14 +8,14 @@ use anyhow::Result;
 use cloud_provider::{Cluster, Fence, NoEvents, Registry};
 use tokio_util::sync::CancellationToken;
 
-use super::output::render;
+use super::output::{json, text};
 use super::plan;
 use super::report::{Outcome, Report};
 use crate::commands::read_only_client;
 use crate::exit::paragraph;
 use crate::flags::{Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::{print, print_error};
+use crate::output::{print, print_error, print_json};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -53,7 +53,15 @@ fn failed(ReportFlags { flags, output, .. }: &ReportFlags, error: String) -> Exi
     }
     let cluster = Cluster { name: flags.cloud.cluster_name.clone(), id: None };
     let report = Report { errors: vec![error], ..Report::new(&flags.cloud.cloud_provider, &cluster) };
-    print(&render(*output, &report), report.outcome().into())
+    print_report(*output, &report)
+}
+
+fn print_report(output: Output, report: &Report) -> ExitCode {
+    let code = report.outcome().into();
+    match output {
+        Output::Text => print(&text(report), code),
+        Output::Json => print_json(&json(report), code),
+    }
 }
 
 fn wrong(text: &str) -> ExitCode {
@@ -75,5 +83,5 @@ async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     provider::initialize(&settings, &*provider, &context).await?;
     let report = plan(&settings, &*provider, &cluster).await?;
     shutdown.cancel();
-    Ok(print(&render(*output, &report), report.outcome().into()))
+    Ok(print_report(*output, &report))
 }

@@ -27,7 +27,7 @@ use crate::commands::{list, read_only_client};
 use crate::controller_set::{Settings, SharedCaches};
 pub(crate) use command::main;
 pub(crate) use nodes::NodeAnswers;
-pub use output::{JSON_VERSION, json, render, text};
+pub use output::{JSON_VERSION, json, text};
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
 pub(crate) use services::{RUN_ELSEWHERE, restores_balancer, without_balancer};
 

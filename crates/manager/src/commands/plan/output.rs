@@ -5,18 +5,7 @@ use std::fmt::{self, Write as _};
 use cloud_provider::counted;
 use serde_json::{Value, json};
 
-use crate::flags::Output;
-
 use super::report::{Key, ObjectPlan, Outcome, Report};
-
-/// Renders the report in this format, with a line break at the end.
-#[must_use]
-pub fn render(output: Output, report: &Report) -> String {
-    match output {
-        Output::Text => text(report),
-        Output::Json => format!("{:#}\n", json(report)),
-    }
-}
 
 /// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
 /// added.

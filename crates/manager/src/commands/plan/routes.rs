@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, ROUTE_CONTROLLER};
 use cloud_provider::{CloudProvider, Cluster, Node, PlanAction, PlanStep, Route};
 use controllers::options::RouteMode;
-use controllers::route::plan::{plan as plan_routes, waits};
+use controllers::route::Destination;
+use controllers::route::plan::{NewRoute, plan as plan_routes, waits};
+use controllers::route::pod_cidrs::RefusedCidrs;
 use controllers::route::witness::list_is_believed;
 
 use super::report::{Kind, ObjectPlan, Report};
@@ -37,8 +39,16 @@ pub(super) async fn plan(
         return;
     }
     report.looked_at.insert(Kind::Route, routes.len());
-    let waiting = |node: &Node| is_adaptive && waits(provider, node);
-    let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, waiting);
+    let refused = match is_adaptive {
+        true => RefusedCidrs::of(nodes, &options.cluster_cidrs),
+        false => RefusedCidrs::default(),
+    };
+    let new_route = |node: &Node, destination: &Destination| match refused.get(node, destination) {
+        _ if is_adaptive && waits(provider, node) => NewRoute::Deferred,
+        Some(_) => NewRoute::Refused,
+        None => NewRoute::Allowed,
+    };
+    let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, new_route);
     for deletion in &plan.deletes {
         let mut object = ObjectPlan::default();
         object.cloud(step(PlanAction::Delete, &deletion.route, deletion.cause.as_str()));
