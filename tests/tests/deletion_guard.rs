@@ -184,6 +184,17 @@ async fn a_node_that_was_re_created_under_the_same_name_is_not_deleted_for_its_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_nodes_with_one_provider_id_are_reported_once() {
+    let world = World::with_nodes(5, true);
+    let machine = world.cloud.machine("worker-1").unwrap();
+    world.put_node("zz-impostor", &format!("simulated://{}", machine.id), true, &[]);
+    world.passes_for(LONG).await;
+    let told = world.events_of("SharedProviderID");
+    assert!(told.len() == 1 && told[0].contains("of the older Node worker-1"), "{told:?}");
+    assert_eq!(world.node_count(), 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_of_another_cloud_is_left_alone_and_not_asked_for() {
     let world = World::with_nodes(5, true);
     world.put_node("on-premises", "onprem://7", false, &[]);

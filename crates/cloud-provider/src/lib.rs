@@ -63,6 +63,7 @@ mod error;
 mod events;
 mod excerpt;
 mod fence;
+pub mod files;
 pub mod go_duration;
 mod instances;
 mod listing;

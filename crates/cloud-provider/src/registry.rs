@@ -137,7 +137,7 @@ impl Registry {
 }
 
 fn read_config(path: &Path) -> Result<ConfigFile> {
-    let text = std::fs::read_to_string(path).map_err(|err| {
+    let text = crate::files::read_to_string(path).map_err(|err| {
         Error::invalid(format!("couldn't open cloud provider configuration {}: {err}", path.display()))
     })?;
     Ok(ConfigFile { path: path.display().to_string(), text })

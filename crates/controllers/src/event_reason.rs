@@ -33,6 +33,8 @@ reasons! {
     InitializationFailed = "InitializationFailed",
     /// A Node has neither a provider ID nor the start-up taint (P-8).
     NoProviderId = "NoProviderID",
+    /// A Node has the provider ID of an older Node.
+    SharedProviderId = "SharedProviderID",
     /// The cloud gives the Node labels that the API does not accept.
     LabelsLeftOut = "LabelsLeftOut",
     /// A Node was initialized.

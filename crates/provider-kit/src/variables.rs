@@ -88,7 +88,7 @@ impl<'a> Variables<'a> {
         }
         let name = format!("{}_FILE", variable.key);
         let path = set(self.environment, &name)?;
-        match std::fs::read_to_string(path).as_deref().map(str::trim) {
+        match cloud_provider::files::read_to_string(path).as_deref().map(str::trim) {
             Ok("") => self.mistake(format!("{name}: {path} is empty")),
             Ok(text) => return Some(Secret { text: SecretString::from(text), file: Some(PathBuf::from(path)) }),
             Err(err) => self.mistake(format!("{name}: cannot read {path}: {err}")),

@@ -169,7 +169,7 @@ impl Chain {
 
     async fn assume(&self, oidc: &Oidc) -> Result<Temporary> {
         let path = &oidc.token_file;
-        let token = std::fs::read_to_string(path);
+        let token = cloud_provider::files::read_to_string(path);
         let token = token.map_err(|err| Error::unauthorized(format!("cannot read the OIDC token {path}: {err}")))?;
         let query = Query::new(STS, "AssumeRoleWithOIDC").set("RoleArn", &oidc.role).set("OIDCToken", token.trim());
         let query = query.set("OIDCProviderArn", &oidc.provider).set("RoleSessionName", "ccm-rs");
@@ -194,7 +194,7 @@ impl Issuer for Chain {
 
 fn read_token_file(path: &PathBuf) -> Result<Temporary> {
     let place = path.display();
-    let text = std::fs::read_to_string(path);
+    let text = cloud_provider::files::read_to_string(path);
     let text = text.map_err(|err| Error::unauthorized(format!("cannot read the token file {place}: {err}")))?;
     let file = ConfigFile { path: place.to_string(), text };
     let file = Document::of(&file).and_then(|document| document.read_with_warnings::<TokenFile>());

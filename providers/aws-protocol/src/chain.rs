@@ -125,7 +125,7 @@ fn keys_of(it: Temporary) -> (AwsCredentials, Option<Timestamp>) {
 }
 
 fn read_token(path: &str) -> Result<String> {
-    let text = std::fs::read_to_string(path);
+    let text = cloud_provider::files::read_to_string(path);
     let text = text.map_err(|err| Error::unauthorized(format!("cannot read the token file {path}: {err}")))?;
     Ok(text.trim().to_owned())
 }

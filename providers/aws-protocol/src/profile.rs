@@ -48,7 +48,7 @@ impl Profile {
         for (variable, file) in [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")] {
             let named = environment.get(variable).filter(|path| !path.is_empty()).map(str::to_owned);
             let path = named.unwrap_or_else(|| format!("{home}/.aws/{file}"));
-            match std::fs::read_to_string(&path) {
+            match cloud_provider::files::read_to_string(&path) {
                 Ok(text) => profile.add(&text, file == "config", name),
                 Err(err) if err.kind() == ErrorKind::NotFound => {}
                 Err(err) => return Err(Error::invalid(format!("cannot read {path}: {err}"))),

@@ -57,7 +57,7 @@ impl CloudEndpoints {
                     shown_as,
                 });
             }
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = cloud_provider::files::read_to_string(path).map_err(|error| {
                 Error::invalid(format!(
                     "cloud: AzureStackCloud needs resourceManagerEndpoint, or a file in {variable}: {path:?}: {error}"
                 ))

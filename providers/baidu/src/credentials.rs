@@ -65,7 +65,7 @@ impl BceSigner {
 }
 
 fn text(path: &Path) -> Result<SecretString> {
-    let read = std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let read = cloud_provider::files::read_to_string(path).map(|text| text.trim().to_owned());
     match read {
         Ok(text) if !text.is_empty() => Ok(text.into()),
         Ok(_) => Err(Error::unauthorized(format!("the credential file {} is empty", path.display()))),

@@ -196,7 +196,8 @@ fn bearer(call: Call, token: &Token) -> Call {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| Error::invalid(format!("cannot read {}: {error}", path.display())))
+    cloud_provider::files::read_to_string(path)
+        .map_err(|error| Error::invalid(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Returns a signed JWT that names the service account.

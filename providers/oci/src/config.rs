@@ -293,7 +293,7 @@ impl Config {
     /// *Invalid*, if the file cannot be read, or has no API key.
     pub(crate) fn renewed_key(&self) -> Result<Option<ApiKey>> {
         let Some(path) = &self.path else { return Ok(None) };
-        let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
+        let Ok(text) = cloud_provider::files::read_to_string(path) else { return Ok(None) };
         let mut mistakes = Vec::new();
         let key = parse(&text, path)?.auth.key(&mut mistakes);
         if mistakes.is_empty() { Ok(key) } else { Err(Error::invalid(format!("{path}: {}", mistakes.join("; ")))) }
@@ -307,7 +307,7 @@ fn file_of(setup: &Setup, path: &str) -> Result<File> {
 /// Reads a profile of the file of Oracle's command line: an API key and the region, or a session token.
 pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<String, String>> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
+    let text = cloud_provider::files::read_to_string(path)
         .map_err(|error| Error::unauthorized(format!("{shown} cannot be read: {error}")))?;
     let (mut section, mut own, mut defaults) = (String::new(), BTreeMap::new(), BTreeMap::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {

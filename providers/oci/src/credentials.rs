@@ -129,7 +129,8 @@ impl KeySource {
         let read = |file: &str| {
             let home = self.config.environment.get("HOME").unwrap_or_default();
             let file = file.strip_prefix("~/").map_or_else(|| file.to_owned(), |rest| format!("{home}/{rest}"));
-            std::fs::read_to_string(&file).map_err(|error| Error::invalid(format!("{file} cannot be read: {error}")))
+            cloud_provider::files::read_to_string(&file)
+                .map_err(|error| Error::invalid(format!("{file} cannot be read: {error}")))
         };
         let key: SecretString = read(&get("key_file")?)?.into();
         let passphrase = entries.get("pass_phrase").map(|it| it.clone().into());
@@ -173,8 +174,8 @@ impl KeySource {
             variable(name).map(str::to_owned).ok_or_else(missing)
         };
         let path = variable("TOKEN_PATH").unwrap_or("/var/run/secrets/kubernetes.io/serviceaccount/token");
-        let subject =
-            std::fs::read_to_string(path).map_err(|error| Error::invalid(format!("{path} cannot be read: {error}")))?;
+        let subject = cloud_provider::files::read_to_string(path)
+            .map_err(|error| Error::invalid(format!("{path} cannot be read: {error}")))?;
         let session_key = session_key().await?;
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange".to_owned()),

@@ -82,7 +82,7 @@ impl Clouds {
     /// Reads the mapping under `key` of a file; `None` if it is empty.
     fn load(&mut self, file: &Path, key: &str) -> Result<Option<Entries>, String> {
         let shown = file.display();
-        let text = std::fs::read_to_string(file).map_err(|err| format!("cannot read {shown}: {err}"))?;
+        let text = cloud_provider::files::read_to_string(file).map_err(|err| format!("cannot read {shown}: {err}"))?;
         self.files.push(file.to_owned());
         let mut values = yaml(&text).map_err(|place| format!("{shown}: no valid YAML{place}"))?;
         match values.get_mut(key).map(Value::take) {

@@ -149,7 +149,7 @@ impl Chain {
 
     async fn assume(&self, oidc: &Oidc) -> Result<Temporary> {
         let path = &oidc.token_file;
-        let token = std::fs::read_to_string(path);
+        let token = cloud_provider::files::read_to_string(path);
         let token = token.map_err(|err| Error::unauthorized(format!("cannot read the OIDC token {path}: {err}")))?;
         let action = Action::new(STS, "AssumeRoleWithWebIdentity")
             .set("ProviderId", &oidc.provider)

@@ -21,6 +21,7 @@ use crate::failure_log::{DueLine, FailureLog};
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::reported_causes::ReportedCauses;
+use crate::lifecycle::shared_ids::{ReportedIds, SharedId, shared_ids};
 use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
@@ -45,6 +46,7 @@ pub struct NodeLifecycleController {
 struct Memory {
     guard: Option<Guard>,
     reported: ReportedCauses,
+    reported_ids: ReportedIds,
     /// Version of each Node, by UID, at which the API confirmed the shutdown taint. A pass sends no further request
     /// until the Node changes.
     tainted: HashMap<Box<str>, Box<str>>,
@@ -72,6 +74,7 @@ impl NodeLifecycleController {
             memory: Mutex::new(Memory {
                 guard,
                 reported: ReportedCauses::default(),
+                reported_ids: ReportedIds::default(),
                 tainted: HashMap::new(),
                 passes: 0,
             }),
@@ -96,6 +99,7 @@ impl NodeLifecycleController {
     pub async fn pass(&self, shutdown: &CancellationToken) {
         let started = Instant::now();
         let nodes = self.context.nodes.list();
+        self.report_shared_ids(&nodes);
         let (mut untaint, mut to_look_up, mut skipped) = (Vec::new(), Vec::new(), 0);
         for node in &nodes {
             match triage(node) {
@@ -328,6 +332,26 @@ impl NodeLifecycleController {
             message,
         ) {
             self.memory().reported.forget_report(node, held.cause());
+        }
+    }
+
+    /// Reports, once, each Node with the provider ID of an older Node, which decides about its addresses and its deletion.
+    fn report_shared_ids(&self, nodes: &[Arc<Node>]) {
+        if self.options.guard.is_none() {
+            return;
+        }
+        let shared = self.memory().reported_ids.record(shared_ids(nodes));
+        for SharedId { node, older } in shared {
+            let (name, id) = (&*node.name, &*node.provider_id);
+            tracing::warn!(node = name, older = &*older, provider_id = id, "two nodes have one provider ID");
+            let message = format!(
+                "Node {name} has the provider ID {id} of the older Node {older}, but a machine can be only one Node: delete \
+                 the one that does not run on this machine"
+            );
+            let (reference, reason) = (ObjectRef::node(name, &node.uid), EventReason::SharedProviderId.as_str());
+            if !self.events.event(&reference, EventType::Warning, reason, message) {
+                self.memory().reported_ids.forget(&node);
+            }
         }
     }
 

@@ -39,10 +39,13 @@ impl CloudConfigWatch {
     /// Records the file before the provider reads it, so that a change in between is noticed. Returns `None` if changes
     /// are to be ignored.
     pub(crate) fn note(path: PathBuf, on_change: OnCloudConfigChange) -> Option<Self> {
+        if cloud_provider::files::is_writable_by_all(&path) {
+            tracing::warn!(path = %path.display(), "every user of this machine may write the cloud-config; use chmod o-w");
+        }
         if on_change == OnCloudConfigChange::Ignore {
             return None;
         }
-        let known = std::fs::read_to_string(&path).ok().map(|text| hash(&text));
+        let known = cloud_provider::files::read_to_string(&path).ok().map(|text| hash(&text));
         Some(Self { path, on_change, known, known_additional: 0, trouble: None })
     }
 
@@ -100,7 +103,7 @@ impl CloudConfigWatch {
     /// changed. A file that is missing or unreadable counts as unchanged.
     async fn changed(&mut self, config_files: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
-        let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
+        let read = tokio::task::spawn_blocking(move || cloud_provider::files::read_to_string(path)).await;
         let text = match read.map_err(std::io::Error::other).flatten() {
             Ok(text) => text,
             Err(error) => {
@@ -129,7 +132,7 @@ fn hash(text: impl Hash) -> u64 {
 
 /// Returns a hash of the files' contents. An unreadable file counts as one without content.
 async fn read_all(files: Vec<PathBuf>) -> u64 {
-    let read = move || hash(files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>());
+    let read = move || hash(files.iter().map(|path| cloud_provider::files::read(path).ok()).collect::<Vec<_>>());
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 

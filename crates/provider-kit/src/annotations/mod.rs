@@ -1,5 +1,7 @@
 //! Settings from a Service's annotations, with all mistakes reported at once.
 
+use std::collections::HashSet;
+
 use cloud_provider::{Result, Service, ServiceReview};
 
 use crate::declared::{Declaration, Declared, Defaults, Mistake, Reading, refused};
@@ -8,9 +10,11 @@ use crate::hint::closest;
 #[cfg(test)]
 mod tests;
 
-/// The number of unknown annotations for which a known one is suggested; further ones are only named. Any user may send
-/// a Service with thousands of annotations to an admission webhook.
-const SUGGESTIONS: usize = 20;
+/// The number of unknown annotations that are named; further ones are only counted. Any user may send a Service with
+/// thousands of annotations to an admission webhook.
+const NAMED: usize = 20;
+/// The number of unknown annotations for which a known one is suggested.
+const SUGGESTIONS: usize = 5;
 
 /// The declaration of an annotation.
 pub type Annotation<T> = Declaration<T>;
@@ -91,13 +95,18 @@ impl<'a> Annotations<'a> {
     /// Warns of annotations that begin with `prefix` and are not `declared`, because no code reads them.
     pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
         let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
-        let known: Vec<_> = rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).collect();
+        let known: Vec<&str> =
+            rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).copied().collect();
+        let declared: HashSet<&str> = known.iter().copied().collect();
         let keys = self.service.metadata.annotations.iter().flatten().map(|(key, _)| key);
-        let unknown = keys.filter(|key| key.starts_with(prefix) && !known.iter().any(|known| **known == **key));
-        for (index, key) in unknown.enumerate() {
+        let unknown: Vec<_> = keys.filter(|key| key.starts_with(prefix) && !declared.contains(&***key)).collect();
+        for (index, key) in unknown.iter().take(NAMED).enumerate() {
             let meant = if index < SUGGESTIONS { closest(key, &known) } else { None };
             let hint = meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
             self.reading.warning(format!("annotation {key} is not known{hint}"));
+        }
+        if unknown.len() > NAMED {
+            self.reading.warning(format!("{} more annotations {prefix}… are not known", unknown.len() - NAMED));
         }
     }
 

@@ -284,8 +284,11 @@ fn read(scheme: Scheme, parts: &[ValueOrFile]) -> Result<Access> {
 
 fn read_file(scheme: Scheme, path: &Path) -> Result<SecretString> {
     let noun = if scheme == Scheme::Bearer { "token" } else { "credential" };
-    let text = std::fs::read_to_string(path)
+    let text = cloud_provider::files::read_to_string(path)
         .map_err(|err| Error::invalid(format!("cannot read the {noun} file {}: {err}", path.display())))?;
+    if cloud_provider::files::is_writable_by_all(path) {
+        tracing::warn!(path = %path.display(), "every user of this machine may write the {noun} file; use chmod o-w");
+    }
     let text = text.trim();
     let printable = |c: char| if scheme == Scheme::Bearer { c.is_ascii_graphic() } else { !c.is_control() };
     if text.is_empty() || !text.chars().all(printable) {

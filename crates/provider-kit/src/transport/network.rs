@@ -159,7 +159,7 @@ fn identity(certificate: &Path, key: &Path) -> Result<reqwest::Identity> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
+    cloud_provider::files::read(path).map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
 }
 
 /// Returns a TLS configuration without trusted certificates. It keeps reqwest from requiring a crypto provider, and

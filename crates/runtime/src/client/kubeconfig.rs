@@ -26,7 +26,10 @@ pub enum KubeconfigProblem {
 /// # Errors
 /// [`KubeconfigProblem`].
 pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
-    let text = std::fs::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
+    let text = cloud_provider::files::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
+    if cloud_provider::files::is_writable_by_all(path) {
+        tracing::warn!(path = %path.display(), "every user of this machine may write the kubeconfig; use chmod o-w");
+    }
     let mut file = parse(&text)?;
     let Some(directory) = path.parent() else { return Ok(file) };
     let resolve = |named: &mut Option<String>| {

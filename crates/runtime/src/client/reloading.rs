@@ -301,8 +301,8 @@ async fn build_with_provider(config: Config, origin: String) -> Result<Result<Cl
 /// Replaces the token by that in the token file, without surrounding white space, as kubectl does.
 fn read_token(user: &mut AuthInfo) -> Result<(), String> {
     let Some(path) = user.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
-    let text =
-        std::fs::read_to_string(&path).map_err(|error| format!("failed to read the token file {path}: {error}"))?;
+    let text = cloud_provider::files::read_to_string(&path)
+        .map_err(|error| format!("failed to read the token file {path}: {error}"))?;
     match text.trim() {
         "" => Err(format!("the token file {path} is empty")),
         token => {
@@ -321,7 +321,7 @@ fn hashed(path: PathBuf) -> (PathBuf, u64) {
 /// read on the calling thread: separate threads would cost more.
 pub(super) fn hash_of(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    std::fs::read(path).ok().hash(&mut hasher);
+    cloud_provider::files::read(path).ok().hash(&mut hasher);
     hasher.finish()
 }
 

@@ -66,7 +66,7 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<HeaderValue, String> {
     let failed = |problem: String| format!("the token file {}: {problem}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error: io::Error| failed(error.to_string()))?;
+    let text = cloud_provider::files::read_to_string(path).map_err(|error: io::Error| failed(error.to_string()))?;
     let header = token(&text).map_err(failed)?;
     let mut header = HeaderValue::try_from(format!("Bearer {header}")).map_err(|error| failed(error.to_string()))?;
     header.set_sensitive(true);

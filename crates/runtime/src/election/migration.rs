@@ -105,7 +105,7 @@ impl LeaderMigration {
     /// # Errors
     /// [`MigrationError`], with all that is wrong.
     pub fn read(path: &Path) -> Result<Self, MigrationError> {
-        let text = std::fs::read_to_string(path).map_err(|error| MigrationError::Unreadable {
+        let text = cloud_provider::files::read_to_string(path).map_err(|error| MigrationError::Unreadable {
             path: path.display().to_string(),
             cause: error.to_string(),
         })?;

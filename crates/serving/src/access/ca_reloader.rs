@@ -48,7 +48,7 @@ struct File {
 
 impl File {
     fn open(path: &Path) -> Result<Self, String> {
-        let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+        let pem = cloud_provider::files::read(path).map_err(|error| error.to_string())?;
         let bundle = Arc::new(CaBundle::parse(&pem)?);
         Ok(Self { path: path.to_owned(), pem, bundle, refused: false })
     }
@@ -56,7 +56,7 @@ impl File {
     /// Reads the file again and returns `true` if its content changed. An invalid file is logged once, and the old
     /// content stays in use.
     fn refresh(&mut self) -> bool {
-        if std::fs::read(&self.path).is_ok_and(|pem| pem == self.pem) {
+        if cloud_provider::files::read(&self.path).is_ok_and(|pem| pem == self.pem) {
             self.refused = false;
             return false;
         }

@@ -53,7 +53,7 @@ impl PemPair {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
-    std::fs::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
+    cloud_provider::files::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
 }
 
 /// Fields of a leaf certificate.

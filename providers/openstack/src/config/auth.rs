@@ -215,7 +215,7 @@ impl Global<'_> {
     /// Returns the path of a file, which must be readable; none where nothing is sent.
     fn path(&mut self, key: &Key<String>, path: &str) -> Option<PathBuf> {
         let file = self.text(key, path).map(PathBuf::from).filter(|_| !self.is_offline)?;
-        if let Err(err) = std::fs::File::open(&file) {
+        if let Err(err) = cloud_provider::files::read(&file) {
             self.file.refuse(key, &format!("cannot be read: {}: {err}", file.display()));
         }
         Some(file)

@@ -36,7 +36,7 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
     if node.is_uninitialized() {
         initialization(facts, it, node, &mut causes);
     }
-    reported(facts, &[EventReason::LabelsLeftOut], &mut causes);
+    reported(facts, &[EventReason::SharedProviderId, EventReason::LabelsLeftOut], &mut causes);
     lifecycle(facts, it, node, &mut causes);
     targets(it, node, &mut causes);
     if it.routes.is_some() || it.route_error.is_some() {

@@ -169,6 +169,8 @@ states! {
         "Check the controllers of the finalizers; this manager sets none on Nodes.";
     NodeVanished, Waits, "The Node vanished from the API together with others, and is kept as a target until that is confirmed.",
         "Check the API server and its storage.";
+    SharedProviderId, Informs, "The Node has the provider ID of an older Node.",
+        "Delete the one of them that does not run on this machine.";
     LabelsLeftOut, Informs, "The cloud gives the Node labels that the API does not accept.",
         "Rename the labels in the cloud.";
     ExcludedFromLifecycle, Informs, "A label keeps the Node from being deleted or tainted because of its machine.",
@@ -227,6 +229,7 @@ impl State {
         Some(match reason {
             E::InitializationFailed => (Self::InitializationFailed, &[E::Synced]),
             E::NoProviderId => (Self::NoProviderId, &[E::Synced]),
+            E::SharedProviderId => (Self::SharedProviderId, &[]),
             E::LabelsLeftOut => (Self::LabelsLeftOut, &[]),
             E::DeletingNodeFailed => (Self::DeletionRefused, &[E::DeletionAverted]),
             E::DeletionHeld => (Self::DeletionHeld, &[E::DeletionAverted, E::DeletingNode]),

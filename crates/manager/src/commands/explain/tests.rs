@@ -276,6 +276,7 @@ fn explained(state: State) -> Vec<Cause> {
         State::Terminating => well().deleted().node(),
         State::NodeVanished => well().gone().event(EventReason::NodeVanished).node(),
         State::LabelsLeftOut => well().event(EventReason::LabelsLeftOut).node(),
+        State::SharedProviderId => well().event(EventReason::SharedProviderId).node(),
         State::ExcludedFromLifecycle => well().label(LABEL_EXCLUDE_LIFECYCLE).node(),
         State::ExcludedFromLoadBalancers => well().label(LABEL_EXCLUDE_BALANCER).node(),
         State::AutoscalerRemoves => well().taint(TAINT_TO_BE_DELETED).node(),
@@ -321,7 +322,7 @@ fn every_condition_and_warning_of_the_controllers_leads_to_a_state() {
         }
     }
     let reported: Vec<State> = EventReason::ALL.iter().filter_map(|reason| Some(State::of_event(*reason)?.0)).collect();
-    assert_eq!(reported.len(), 19, "the reasons that report a state: {reported:?}");
+    assert_eq!(reported.len(), 20, "the reasons that report a state: {reported:?}");
 }
 
 /// Returns the next cause by which a deletion is held; ends with the last one.
