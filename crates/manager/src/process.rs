@@ -292,6 +292,8 @@ async fn initialise_provider(
     wait_until_healthy(&informers, &situation(settings)).await?;
     let cluster = read_cluster(&context.cluster_name, &informers, API_SERVER_TIMEOUT, shutdown).await;
     let cluster = cluster.map_err(Failure::Fatal)?;
+    // The API server may have become that of another cluster while this replica waited for its lease.
+    settings.identity.confirm(cluster.id.as_deref(), "the API server").map_err(Failure::another_cluster)?;
     let writer = settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
     let (events, sender) = provider::recorder(writer);
     let clients = Arc::new(ProviderClients::PerComponent(Box::new(settings.clone())));

@@ -59,6 +59,9 @@ impl Standby {
         let servers = Servers::start(ports, routes, &settings.metrics);
         tasks.spawn(events.run(over.clone()));
         tasks.spawn(over.clone().run_until_cancelled_owned(check_permissions(client.clone(), features)));
+        let (identity, server) = (settings.identity.clone(), client.clone());
+        let learn = async move { identity.learn_from(&server).await };
+        tasks.spawn(over.clone().run_until_cancelled_owned(learn));
         tasks.spawn(probe_api_server(settings.clone(), client, over.clone()));
         if let Some(cloud_config) = cloud_config {
             let follow = cloud_config.follow(Arc::clone(provider), settings.metrics.clone());

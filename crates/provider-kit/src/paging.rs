@@ -19,6 +19,10 @@ const MOST_PAGES: usize = 2_000;
 const SPARE_PAGES: usize = 2;
 /// The number of items after which a list counts as endless.
 const MOST_ITEMS: usize = 200_000;
+/// Number of pages from which on a list needs [`FEWEST_ITEMS`] items a page.
+const THIN_PAGES: usize = 100;
+/// Number of items on each page of a long list, on average. Clouds have 10 to 1,000 items on a page.
+const FEWEST_ITEMS: usize = 5;
 
 /// A page of a list, as a cloud answers it.
 #[derive(Clone, Debug)]
@@ -246,7 +250,9 @@ impl<'a> Progress<'a> {
             self.mark_partial(format!("page {number} is empty, and names {next:?} as the next page"));
             return false;
         }
-        if added == 0 || number >= self.most_pages() || self.items >= MOST_ITEMS {
+        // A list of many pages with few items each is no list that a cloud would send.
+        let is_thin = number >= THIN_PAGES && self.items < number * FEWEST_ITEMS;
+        if added == 0 || is_thin || number >= self.most_pages() || self.items >= MOST_ITEMS {
             let items = self.items;
             self.mark_partial(format!("the list does not end after page {number}, with {items} items"));
             return false;
@@ -384,14 +390,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_without_an_end_is_read_two_pages_beyond_its_total_or_2000() {
-        let two_each = |page: u32| vec![page * 2, page * 2 + 1];
-        for (total, pages) in [(Some(9), 7), (Some(0), 2), (Some(usize::MAX), 2_000), (None, 2_000)] {
-            let (read, text) = read_endless(two_each, total).await;
+        let ten_each = |page: u32| (page * 10..page * 10 + 10).collect();
+        for (total, pages) in [(Some(49), 7), (Some(0), 2), (Some(usize::MAX), 2_000), (None, 2_000)] {
+            let (read, text) = read_endless(ten_each, total).await;
             assert_eq!(read, pages, "{total:?}: {text}");
             assert!(text.contains("does not end after page") || total == Some(0), "{text}");
         }
         let (pages, text) = read_endless(|page| (page * 50_000..(page + 1) * 50_000).collect(), None).await;
         assert_eq!((pages, text.contains("with 200000 items")), (4, true), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_long_list_of_nearly_empty_pages_is_not_believed() {
+        let (pages, text) = read_endless(|page| vec![page], None).await;
+        assert_eq!((pages, text.contains("does not end after page 100, with 100 items")), (100, true), "{text}");
     }
 
     #[tokio::test]

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::api_error::{api_error, is_forbidden};
+use crate::api_error::{api_error, is_forbidden, is_not_found};
 
 /// The namespace whose UID identifies a cluster (D-11).
 pub const IDENTIFYING_NAMESPACE: &str = "kube-system";
@@ -81,6 +81,33 @@ impl ClusterIdentity {
         let mut known = self.0.uid.lock();
         if known.is_none() {
             *known = uid;
+        }
+    }
+
+    /// Sets the UID that a server shows, or compares it with the known one. A UID that could not be read is no mismatch.
+    /// `origin` names the source of the server's address in messages.
+    ///
+    /// # Errors
+    /// If another UID is known: the server belongs to another cluster.
+    pub fn confirm(&self, uid: Option<&str>, origin: &str) -> Result<(), OtherCluster> {
+        self.learn(uid.map(str::to_owned));
+        let (Some(expected), Some(found)) = (self.uid(), uid) else { return Ok(()) };
+        match expected == found {
+            true => Ok(()),
+            false => Err(self.refuse(OtherCluster { expected, found: found.to_owned(), origin: origin.to_owned() })),
+        }
+    }
+
+    /// Reads the UID from the server of `client` until it is known, so that a replica that waits for its lease knows its
+    /// cluster before it works for it. Ends without the UID if it may not be read.
+    pub async fn learn_from(&self, client: &Client) {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        while self.uid().is_none() {
+            match timeout(CLUSTER_READ_TIMEOUT, namespaces.get(IDENTIFYING_NAMESPACE)).await {
+                Ok(Ok(namespace)) => return self.learn(namespace.metadata.uid),
+                Ok(Err(error)) if is_forbidden(&error) || is_not_found(&error) => return,
+                Ok(Err(_)) | Err(_) => sleep(CLUSTER_READ_TIMEOUT).await,
+            }
         }
     }
 

@@ -148,3 +148,19 @@ async fn an_api_server_of_another_cluster_ends_the_process_with_both_uids() {
         assert_eq!(world.cloud.load_balancers().len(), before.1);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn standby_replica_refuses_another_cluster_when_it_becomes_the_leader() {
+    let world = World::new();
+    world.hold_the_lease();
+    let standby = world.start(&[]).await;
+    seconds(5).await;
+    let mut namespace = world.api.get("namespaces", None, "kube-system").unwrap();
+    namespace["metadata"]["uid"] = "another-cluster".into();
+    world.api.seed(namespace).unwrap();
+    // The lease of the other leader expires.
+    let failure = tokio::time::timeout(Duration::from_secs(120), standby.task).await.expect("an end");
+    let text = failure.unwrap().unwrap_err().to_string();
+    assert!(text.contains("leads to another cluster") && text.contains("another-cluster"), "{text}");
+    assert!(!world.is_initialised(), "nothing is begun for the other cluster");
+}
