@@ -53,9 +53,55 @@ fn hide(value: &mut Value) {
     }
 }
 
+/// Returns the text without the signatures of requests (`signature="…"`, `Signature=…`), which some clouds repeat when they
+/// refuse them. A signature is valid for some minutes.
+pub(super) fn signatures(text: String) -> String {
+    const NAME: &str = "signature=";
+    // Only ASCII letters change, so that all positions stay the same.
+    let lower = text.to_ascii_lowercase();
+    let (mut safe, mut done) = (String::with_capacity(text.len()), 0);
+    for (at, _) in lower.match_indices(NAME) {
+        let after = at + NAME.len();
+        let value = text.get(after..).unwrap_or_default().trim_start_matches(['\\', '"', '\'']);
+        let begin = text.len() - value.len();
+        let ends = |c: char| c.is_whitespace() || ['"', '\\', '\'', '&', ',', ';', '<'].contains(&c);
+        let end = begin + value.find(ends).unwrap_or(value.len());
+        if at < done || end == begin {
+            continue;
+        }
+        safe.push_str(text.get(done..begin).unwrap_or_default());
+        safe.push_str(HIDDEN);
+        done = end;
+    }
+    safe.push_str(text.get(done..).unwrap_or_default());
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signatures_that_a_cloud_repeats_are_hidden() {
+        for (text, expected) in [
+            (
+                r#"header: Signature version="1",signature="aG/k+Q==" is wrong"#,
+                r#"header: Signature version="1",signature="[redacted]" is wrong"#,
+            ),
+            (
+                r#"{"message":"algorithm=\"rsa\",signature=\"aG/k\""}"#,
+                r#"{"message":"algorithm=\"rsa\",signature=\"[redacted]\""}"#,
+            ),
+            (
+                "?AccessKeyId=a&Signature=aG%2Bk&Version=2, Signature=00ff",
+                "?AccessKeyId=a&Signature=[redacted]&Version=2, Signature=[redacted]",
+            ),
+            ("the signature= is missing, ü", "the signature= is missing, ü"),
+            ("signature=", "signature="),
+        ] {
+            assert_eq!(signatures(text.to_owned()), expected);
+        }
+    }
 
     #[test]
     fn secret_fields_are_hidden_wherever_they_are() {
