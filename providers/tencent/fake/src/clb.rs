@@ -142,9 +142,8 @@ fn describe(world: &mut World, body: &Value) -> Answer {
 
 pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let token = &body["ClientToken"];
-    let known = world.matching("balancer", |it| !token.is_null() && it["_token"] == *token);
-    if let Some(known) = known.first() {
-        return Ok(json!({"LoadBalancerIds": [known["LoadBalancerId"]], "DealName": "", "RequestId": known["_task"]}));
+    if let Some(known) = token.as_str().and_then(|token| world.tokens.get(token)) {
+        return Ok(known.clone());
     }
     let is_internal = body["LoadBalancerType"] == "INTERNAL";
     check(!is_internal || body["SubnetId"].is_string(), "InvalidParameter", "SubnetId is required.")?;
@@ -159,7 +158,7 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let mut it = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
         "LoadBalancerVips": [vip], "VpcId": VPC, "Tags": [], "SecureGroups": [], "AttributeFlags": [], "Domain": "",
         "LoadBalancerDomain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4", "CreateTime": "2026-01-02 03:04:05",
-        "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}, "_token": token, "_task": answer["RequestId"]});
+        "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}});
     merge(&mut it, &only(body, "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget"));
     if !is_internal {
         it["NetworkAttributes"] = network;
@@ -167,6 +166,9 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     }
     world.add("balancer", it);
     merge(&mut answer, &json!({"LoadBalancerIds": [id], "DealName": ""}));
+    if let Some(token) = token.as_str() {
+        world.tokens.insert(token.to_owned(), answer.clone());
+    }
     Ok(answer)
 }
 
