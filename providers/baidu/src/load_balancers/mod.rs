@@ -25,16 +25,18 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::health_check::needs_health_check;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, Scope, machine_ids,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, Scope,
+    machine_ids,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
+use provider_kit::status::shown;
 use provider_kit::transport::Call;
 
 use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
-use self::object::{Backend, Blb, EipSettings, Listener, OWN, POOL, SHARE_GROUP, eip_key};
+use self::object::{Backend, Blb, EDITED, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key};
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
 use crate::annotations as key;
@@ -106,6 +108,14 @@ fn is_fixed(service: &Service, ip: &str) -> bool {
     service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
 }
 
+/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it.
+fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+    let uid = service.metadata.uid.as_deref();
+    uid.is_some() && observed.owner_tags.service.as_deref() == uid
+        || text_on(service, key::ADDED_ID.key()).as_ref() == Some(&observed.id)
+        || shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+}
+
 /// Shortens a name that is too long; a hash keeps it different from others.
 fn shortened(name: String) -> String {
     if name.chars().count() <= LONGEST_NAME {
@@ -124,7 +134,7 @@ impl BlbLoadBalancers {
             services.retain(|it| it.metadata.uid != service.metadata.uid);
             services.push(Arc::new(service.clone()));
         }
-        LegacyOwners::new(&self.api.config.cluster, services)
+        LegacyOwners::new(&self.api.config, services)
     }
 
     /// Returns the Nodes that may be backends: with `externalTrafficPolicy: Local` those that have endpoints of the Service.
@@ -175,6 +185,9 @@ impl BlbLoadBalancers {
         for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
             found.extend(self.by_id(&id, Detail::State, Some(service)).await?);
         }
+        if identity.is_leaving() {
+            self.report_without_owner(identity, &found);
+        }
         found.retain(|it| {
             let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
             let is_legacy = it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner;
@@ -185,6 +198,56 @@ impl BlbLoadBalancers {
             found.extend(self.left_eip(identity).await?);
         }
         Ok(found)
+    }
+
+    /// Warns of BLBs that have the name of a leaving Service, and no sign that they were created for it: they stay.
+    fn report_without_owner(&self, identity: &Identity<'_>, found: &[ObservedLoadBalancer]) {
+        let is_without_owner = |it: &&ObservedLoadBalancer| {
+            let is_free = it.owner_tags == OwnerTags::default() && it.legacy_owner != identity.legacy_owner;
+            is_free && it.adopted && it.name == identity.name
+        };
+        for it in found.iter().filter(is_without_owner) {
+            self.report_kept(identity.service, &it.place());
+        }
+    }
+
+    /// Warns of a BLB that stays when its Service is deleted, because nothing says that it was created for the Service.
+    fn report_kept(&self, service: &Service, place: &str) {
+        let generated = self.api.config.description();
+        let text = format!(
+            "{place} stays, with its EIP: its description does not say {generated:?}, so it counts as one of yours. Delete \
+             both if you do not need them"
+        );
+        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerKept", &text);
+    }
+
+    /// Refuses a BLB of the user that has listeners or backends for something else: all TCP and UDP listeners and all
+    /// backends of a BLB are those of one Service.
+    fn check_unused(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        seen: &ResourceGraph,
+        service: &Service,
+    ) -> Result<()> {
+        if desired.balancer_attributes().is_none() || !observed.adopted || is_in_use(service, observed) {
+            return Ok(());
+        }
+        let listeners: Vec<_> = seen.listeners().map(|(port, _)| port.to_string()).collect();
+        let nodes = desired.targets_of(POOL);
+        let there = seen.targets_of(POOL);
+        let backends: Vec<_> = there.iter().filter(|id| !nodes.contains(id)).collect();
+        if listeners.is_empty() && backends.is_empty() {
+            return Ok(());
+        }
+        let shown = |all: String| if all.is_empty() { "none".to_owned() } else { all };
+        Err(Error::invalid(format!(
+            "{} is in use (listeners: {}; backends that are no Nodes: {}), and a Service needs a BLB of its own; delete its \
+             listeners and backends, or name another BLB",
+            observed.place(),
+            shown(listeners.join(", ")),
+            shown(backends.join(", "))
+        )))
     }
 
     /// Returns the EIP that was created for a Service whose BLB was deleted by hand, as all that is left of the BLB.
@@ -205,9 +268,7 @@ impl BlbLoadBalancers {
         let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else { return Ok(None) };
         let ipv6 = blb.has_ipv6();
         let mut observed = blb.observed(&self.api.config.description());
-        if observed.owner_tags.service.is_none() {
-            observed = self.legacy_owners(service).observed(observed);
-        }
+        observed = self.legacy_owners(service).observed(observed);
         if detail == Detail::State {
             return Ok(Some(observed));
         }
@@ -239,12 +300,14 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
         let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
         self.named.lock().extend(added.iter().chain(&requested_id).cloned());
+        let recorded_id = added.clone();
         let former: String = default.name.chars().take(32).collect();
         Naming {
             name: chosen.unwrap_or_else(|| shortened(generated)),
             former_names: vec![former, legacy],
             legacy_owner: Some(owner),
             requested_id,
+            recorded_id,
             ..default
         }
     }
@@ -299,15 +362,21 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         }
     }
 
-    /// Refuses what an EIP cannot change, and keeps the bandwidth of an EIP that shares that of a group.
+    /// Refuses a BLB of the user that is in use, and what an EIP cannot change. Keeps the bandwidth of an EIP that shares that of a group.
     fn fit(
         &self,
         mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _identity: &Identity<'_>,
+        identity: &Identity<'_>,
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
+        self.check_unused(&desired, observed, seen, identity.service)?;
+        if observed.labels.contains_key(EDITED)
+            && let Some(settings) = desired.balancer_attributes().cloned()
+        {
+            desired = desired.balancer(settings.set(GENERATED_WORDS, self.api.config.description()));
+        }
         if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
             let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
             let changed = wanted.differences(there).into_iter();
@@ -323,6 +392,12 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             }
         }
         Ok(desired)
+    }
+
+    /// Says what makes a BLB the Service's: it can get no tags after its creation.
+    fn adopts(&self, _: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
+        let words = object::described(&identity.owner_tags(), &self.api.config.description());
+        Adoption::RefuseWithAdvice(format!("write this into its description to have it adopted: {words}"))
     }
 
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {
