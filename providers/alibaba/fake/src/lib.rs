@@ -16,6 +16,7 @@
 mod ecs;
 mod network;
 mod nlb;
+mod security_groups;
 mod slb;
 mod wire;
 mod world;

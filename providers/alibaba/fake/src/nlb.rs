@@ -170,6 +170,8 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
+            let has_ids = array(&body["SecurityGroupIds"]).next().is_some();
+            check(has_ids, "MissingParameter.SecurityGroupIds", "SecurityGroupIds is missing")?;
             let all = it["SecurityGroupIds"].as_array_mut();
             let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|id| !array(&body["SecurityGroupIds"]).any(|it| it == id));

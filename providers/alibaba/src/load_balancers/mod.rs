@@ -14,6 +14,7 @@ mod ports;
 mod read;
 mod search;
 mod settings;
+mod source_ranges;
 mod spec;
 mod whole;
 
@@ -25,7 +26,7 @@ use cloud_provider::{Cluster, Error, EventSubject, Result, Service, Setup, async
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::EventDeduplicator;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, ObservedLoadBalancer, Options, Published, Query as LoadBalancerQuery, Recovery,
@@ -39,6 +40,7 @@ use serde_json::Value;
 use self::account::Account;
 use self::names::{is_network, is_reused};
 use self::search::Searches;
+use self::source_ranges::{RANGES, UNKNOWN};
 use self::spec::Spec;
 use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
@@ -49,6 +51,8 @@ use crate::instances::Source;
 const ID: &str = "id";
 /// Namespace and name of the Service that a part of an existing load balancer belongs to.
 const OWNER: &str = "owner";
+/// Parts that users have added: backends of a server group, or listeners of a load balancer. They stay.
+const OF_USERS: &str = "of users";
 /// Record of the tags that come from the annotation.
 const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
 /// Time for which reads of a Service wait for those of others, to share a request.
@@ -143,6 +147,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         if spec.shows_eip {
             self.read_eips().await?;
         }
+        let mut events = PendingEvents::default();
+        spec.warnings.iter().for_each(|text| events.warn("FeatureNotSupported", text));
+        self.events.record_new(input.request.service, "", &events);
         graph = graph.balancer(spec.balancer.clone());
         for port in &spec.ports {
             graph = graph.listener(port.number, port.transport, &port.pool, port.listener.clone());
@@ -172,6 +179,8 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             }
         } else {
             check_immutable(&desired, observed, seen, identity)?;
+            desired = without_ranges(desired, seen);
+            self.keep_unknown_groups(&mut desired, seen, identity.service);
             desired = with_zones_of(desired, seen);
             desired = without_new_record(desired, seen);
             SPEC_TAGS.remove_others(&mut desired, seen);
@@ -193,6 +202,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
                 desired.resources.insert(resource.clone(), kept);
             }
         }
+        self.keep_backends_of_users(&mut desired, observed, seen, identity.service);
         for (pool, targets) in &desired.targets.clone() {
             let targets = backends::fitted(targets, &seen.targets_of(pool), spec.ignores_weights);
             desired.targets.insert(pool.clone(), targets);
@@ -254,6 +264,56 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
 }
 
 impl AlibabaLoadBalancers {
+    /// Leaves the backends that users have added to server groups as they are, even if the Service needs them, too.
+    fn keep_backends_of_users(
+        &self,
+        desired: &mut ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        seen: &ResourceGraph,
+        service: &Service,
+    ) {
+        for (resource, settings) in &seen.resources {
+            let of_users = texts(settings.get(OF_USERS));
+            let ResourceKey::Pool(pool) = resource else { continue };
+            if of_users.is_empty() {
+                continue;
+            }
+            let text = format!(
+                "server group {pool:?} of {} has backends that this program has not added ({}): they stay, and get traffic \
+                 of the Service. Remove them if that is not meant",
+                observed.place(),
+                of_users.join(", ")
+            );
+            self.events.warn(true, EventSubject::Service(service), "BackendOfUser", &text);
+            if let Some(targets) = desired.targets.get(pool).cloned() {
+                let is_there =
+                    |it: &str| of_users.iter().any(|other| backends::server_of(other) == backends::server_of(it));
+                desired.targets.insert(pool.clone(), targets.iter().filter(|it| !is_there(it)).collect());
+            }
+        }
+    }
+
+    /// Keeps the security groups of an NLB if they may not be read: one that admits source ranges must not be left.
+    fn keep_unknown_groups(&self, desired: &mut ResourceGraph, seen: &ResourceGraph, service: &Service) {
+        let reason = seen.balancer_attributes().and_then(|it| it.text(UNKNOWN));
+        let is_wanted = desired.balancer_attributes().is_some_and(|it| it.get("SecurityGroupIds").is_some());
+        if let Some(reason) = reason.filter(|_| is_wanted) {
+            let text =
+                format!("the security groups of the NLB stay as they are, because they cannot be read: {reason}");
+            self.events.warn(true, EventSubject::Service(service), "SecurityGroupsUnknown", &text);
+            desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroupIds"]);
+        }
+    }
+
+    /// Warns of parts of users that are deleted with a load balancer or a server group.
+    fn report_deleted_with(&self, settings: Option<&Attributes>, what: &str, place: &str, service: &Service) {
+        let all = texts(settings.and_then(|it| it.get(OF_USERS)));
+        if !all.is_empty() {
+            let text = format!("{what} that this program has not added ({}) are deleted with {place}", all.join(", "));
+            self.events.warn(true, EventSubject::Service(service), "PartOfUserDeleted", &text);
+        }
+    }
+
     async fn read_eips(&self) -> Result<()> {
         let query = Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
         let key = |it: &Value| it["AllocationId"].as_str().unwrap_or_default().to_owned();
@@ -267,6 +327,19 @@ impl AlibabaLoadBalancers {
         *self.eips.lock() = all;
         Ok(())
     }
+}
+
+/// Returns the desired state in which an NLB loses the source ranges that the Service no longer has.
+fn without_ranges(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    let has = |graph: &ResourceGraph| graph.balancer_attributes().is_some_and(|it| it.get(RANGES).is_some());
+    match desired.balancer_attributes().cloned() {
+        Some(settings) if has(seen) && !has(&desired) => desired.balancer(settings.set(RANGES, Vec::<String>::new())),
+        _ => desired,
+    }
+}
+
+fn texts(value: Option<&Value>) -> Vec<&str> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Completes the zones that are wanted by the addresses that they have where none are stated.

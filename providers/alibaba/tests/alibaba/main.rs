@@ -9,6 +9,7 @@ mod contract;
 mod credentials;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod profile;
 mod reused;
