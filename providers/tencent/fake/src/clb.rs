@@ -3,6 +3,7 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
+use crate::constraints::check_request;
 use crate::world::{array, fits, merge, only, text};
 use crate::{Answer, REGION, VPC, World, check, refuse};
 
@@ -12,6 +13,7 @@ const NO_BALANCER: &str = "InvalidParameter.LBIdNotFound";
 const NO_LISTENER: &str = "InvalidParameter.ListenerIdNotFound";
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    check_request(action, body)?;
     let id = &body["LoadBalancerId"];
     if !id.is_null() {
         world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
@@ -242,6 +244,8 @@ fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
         Some(id) => {
             let found = world.matching("instance", |it| it["InstanceId"] == id);
             let Some(found) = found.first() else { return refuse("InvalidParameter", format!("{id} does not exist.")) };
+            let is_near = found["VirtualPrivateCloud"]["VpcId"] == VPC;
+            check(is_near, "InvalidParameterValue", &format!("{id} is not in the VPC of the load balancer."))?;
             json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
         }
         None => json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]}),

@@ -107,6 +107,7 @@ impl Spec {
         let has_udp = ports.iter().any(|port| port.needs_pods);
         let pods = pods(service, has_udp, &mut annotations);
         let is_direct = pods.as_ref().is_some_and(|it| it.is_direct);
+        warnings.extend(clamped_affinity(service));
         warnings.extend(ignored(service, is_direct, &annotations).map(|text| ("SettingIgnored", text)));
         for port in ports.iter().filter(|port| port.node_port == 0 && !is_direct) {
             annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
@@ -329,6 +330,20 @@ fn stale_ports(service: &Service, protocols: &Protocols, ports: &[Port]) -> Vec<
     let is_stated = |port: &u16| protocols.0.get(port).is_some_and(|it| !it.protocol.is_empty());
     let is_served = |port: &u16| ports.iter().any(|it| it.number == *port);
     all.filter(|port| is_stated(port) && !is_served(port)).collect()
+}
+
+/// Returns a warning about a session time that listeners cannot have.
+fn clamped_affinity(service: &Service) -> Option<(&'static str, String)> {
+    let spec = service.spec.as_ref().filter(|it| it.session_affinity.as_deref() == Some("ClientIP"))?;
+    let stated = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds?;
+    // 10800 is the default of Kubernetes.
+    let used = stated.clamp(30, 3600);
+    (used != stated && stated != 10_800).then(|| {
+        let text = format!(
+            "sessionAffinityConfig.clientIP.timeoutSeconds {stated}: listeners accept 30 to 3600, and have {used}"
+        );
+        ("SettingIgnored", text)
+    })
 }
 
 /// Returns texts about settings that have no effect, because the setting that they belong to is missing.

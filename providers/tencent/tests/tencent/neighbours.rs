@@ -1,10 +1,10 @@
 //! Load balancers and listeners of others beside those of the program, and signs of ownership that are not enough.
 
 use cloud_provider::{CloudProvider, LookupRequest, Node};
-use serde_json::{Value, json};
+use serde_json::json;
 use tencent_fake::Fault;
 
-use crate::harness::{Harness, UID, annotate, service, service_of};
+use crate::harness::{Harness, annotate, service, service_of};
 use crate::load_balancers::{PROTOCOLS, TYPE};
 
 /// Adds a listener without a name, as a user creates it in the console.
@@ -211,7 +211,34 @@ async fn setting_that_has_no_effect_is_reported() {
         let events = harness.events().join("\n");
         assert!(events.contains("SettingIgnored") && events.contains(key), "{key}: {events}");
     }
+    for (timeout, is_reported) in [(7200, true), (10, true), (10_800, false), (600, false)] {
+        let affinity =
+            json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": timeout}}});
+        let harness = Harness::new();
+        harness.ensure(&harness.started().await, &mut service_of(&[], affinity)).await.unwrap();
+        assert_eq!(harness.events().join("\n").contains("timeoutSeconds"), is_reported, "{timeout}");
+    }
     let harness = Harness::new();
     harness.ensure(&harness.started().await, &mut service(&[])).await.unwrap();
-    assert_eq!(harness.events(), [""; 0], "{UID}: {:?}", Value::Null);
+    assert_eq!(harness.events(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn target_that_the_cloud_refuses_keeps_no_other_one_out() {
+    for is_new in [true, false] {
+        let harness = Harness::new();
+        let mut service = service(&[]);
+        if !is_new {
+            harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        }
+        harness.add_node("worker-3");
+        harness.fake.lock().each("instance")[2]["VirtualPrivateCloud"]["VpcId"] = "vpc-other".into();
+        let provider = harness.started().await;
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(harness.targets().len(), 2, "{is_new}");
+        let events = harness.events().join("\n");
+        assert!(events.contains("TargetRefused") && events.contains("is not in the VPC"), "{events}");
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(harness.events(), [""; 0], "once");
+    }
 }
