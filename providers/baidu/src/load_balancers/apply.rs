@@ -6,18 +6,19 @@ use cloud_provider::{Error, EventSubject, Result};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, State, Targets,
+    ResourceKey, State, Targets, without_refused,
 };
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
+use super::borrowed::is_in_use;
 use super::eip::fixed_eip;
 use super::object::{
     Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, POOL, PROTECTED, described, eip_key, public,
 };
 use super::spec::BlbSpec;
-use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_in_use, is_lent};
+use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
 use crate::annotations as key;
 
 /// Time between two attempts while a BLB is busy, and their number.
@@ -163,26 +164,38 @@ impl BlbLoadBalancers {
         Err(Error::other(format!("BLB {id} was busy for a minute; the change is tried again later")))
     }
 
-    /// Adds backends, and returns those whose instances do not exist: the Node of a deleted instance must not keep the
-    /// other Nodes from being served.
+    /// Adds backends, and returns those whose instances do not exist, and those that the cloud refuses: one of them must
+    /// not keep the other Nodes from being served.
     async fn add(&self, change: Change<'_>, id: &str, targets: &Targets) -> Result<Targets> {
         let call = |targets: &Targets| Call::post(BACKENDS, &[id]).json(&backends(targets));
         match self.send(change, id, call(targets)).await {
             Err(error) if error.is_invalid() || error.is_not_found() => {
                 let known = Machines::ids(&self.source).await?;
-                let missing = targets.without(&known);
+                let mut left_out = targets.without(&known);
                 let present = change.outcome(0).and_then(|it| it.graph).unwrap_or_default().targets_of(POOL);
                 // If no instance is known, the credential may be another account's.
                 let is_ours = known.iter().any(|id| targets.contains(id) || present.contains(id));
-                if missing.is_empty() || !is_ours {
+                if !is_ours || left_out.is_empty() && targets.len() == 1 && present.is_empty() {
                     return Err(error);
                 }
-                tracing::warn!(load_balancer = id, %missing, "instances that do not exist are left out of the backends");
-                let rest = targets.without(&missing);
-                if !rest.is_empty() {
-                    self.send(change, id, call(&rest)).await?;
+                let subject = EventSubject::Service(change.identity.service);
+                if !left_out.is_empty() {
+                    let text =
+                        format!("instances are no backends of BLB {id}, because the VPC has none of them: {left_out}");
+                    self.deduplicator.warn(true, subject, "BackendRefused", &text);
                 }
-                Ok(missing)
+                let rest: Vec<String> = targets.without(&left_out).iter().map(str::to_owned).collect();
+                if rest.is_empty() {
+                    return Ok(left_out);
+                }
+                let send = async |part: Vec<String>| self.send(change, id, call(&part.into_iter().collect())).await;
+                for (target, error) in without_refused(&rest, !present.is_empty(), send).await? {
+                    let text =
+                        format!("instance {target} is no backend of BLB {id}, because the cloud refuses it: {error}");
+                    self.deduplicator.warn(true, subject, "BackendRefused", &text);
+                    left_out = left_out.with(&[target].into_iter().collect());
+                }
+                Ok(left_out)
             }
             outcome => outcome.map(|()| Targets::default()),
         }

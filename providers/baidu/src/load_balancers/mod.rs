@@ -1,6 +1,7 @@
 //! BLB load balancers with EIPs, as a cloud for the engine of provider-kit.
 
 mod apply;
+mod borrowed;
 mod eip;
 mod legacy;
 mod object;
@@ -26,13 +27,11 @@ use provider_kit::health_check::needs_health_check;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
-    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph, Scope,
-    machine_ids,
+    NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, Scope, machine_ids,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
-use provider_kit::status::shown;
 use provider_kit::transport::Call;
 
 use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
@@ -106,14 +105,6 @@ fn is_lent(service: &Service, id: &str) -> bool {
 /// Returns `true` if `spec.loadBalancerIP` names this EIP.
 fn is_fixed(service: &Service, ip: &str) -> bool {
     service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
-}
-
-/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it.
-fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
-    let uid = service.metadata.uid.as_deref();
-    uid.is_some() && observed.owner_tags.service.as_deref() == uid
-        || text_on(service, key::ADDED_ID.key()).as_ref() == Some(&observed.id)
-        || shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
 }
 
 /// Shortens a name that is too long; a hash keeps it different from others.
@@ -198,56 +189,6 @@ impl BlbLoadBalancers {
             found.extend(self.left_eip(identity).await?);
         }
         Ok(found)
-    }
-
-    /// Warns of BLBs that have the name of a leaving Service, and no sign that they were created for it: they stay.
-    fn report_without_owner(&self, identity: &Identity<'_>, found: &[ObservedLoadBalancer]) {
-        let is_without_owner = |it: &&ObservedLoadBalancer| {
-            let is_free = it.owner_tags == OwnerTags::default() && it.legacy_owner != identity.legacy_owner;
-            is_free && it.adopted && it.name == identity.name
-        };
-        for it in found.iter().filter(is_without_owner) {
-            self.report_kept(identity.service, &it.place());
-        }
-    }
-
-    /// Warns of a BLB that stays when its Service is deleted, because nothing says that it was created for the Service.
-    fn report_kept(&self, service: &Service, place: &str) {
-        let generated = self.api.config.description();
-        let text = format!(
-            "{place} stays, with its EIP: its description does not say {generated:?}, so it counts as one of yours. Delete \
-             both if you do not need them"
-        );
-        self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerKept", &text);
-    }
-
-    /// Refuses a BLB of the user that has listeners or backends for something else: all TCP and UDP listeners and all
-    /// backends of a BLB are those of one Service.
-    fn check_unused(
-        &self,
-        desired: &ResourceGraph,
-        observed: &ObservedLoadBalancer,
-        seen: &ResourceGraph,
-        service: &Service,
-    ) -> Result<()> {
-        if desired.balancer_attributes().is_none() || !observed.adopted || is_in_use(service, observed) {
-            return Ok(());
-        }
-        let listeners: Vec<_> = seen.listeners().map(|(port, _)| port.to_string()).collect();
-        let nodes = desired.targets_of(POOL);
-        let there = seen.targets_of(POOL);
-        let backends: Vec<_> = there.iter().filter(|id| !nodes.contains(id)).collect();
-        if listeners.is_empty() && backends.is_empty() {
-            return Ok(());
-        }
-        let shown = |all: String| if all.is_empty() { "none".to_owned() } else { all };
-        Err(Error::invalid(format!(
-            "{} is in use (listeners: {}; backends that are no Nodes: {}), and a Service needs a BLB of its own; delete its \
-             listeners and backends, or name another BLB",
-            observed.place(),
-            shown(listeners.join(", ")),
-            shown(backends.join(", "))
-        )))
     }
 
     /// Returns the EIP that was created for a Service whose BLB was deleted by hand, as all that is left of the BLB.
@@ -372,6 +313,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         self.check_unused(&desired, observed, seen, identity.service)?;
+        self.report_name(observed, identity.service);
         if observed.labels.contains_key(EDITED)
             && let Some(settings) = desired.balancer_attributes().cloned()
         {

@@ -1,9 +1,10 @@
 //! BLBs of users with parts of their own, and BLBs whose signs of ownership a person has edited.
 
 use baidu_fake::ACCOUNT;
+use cloud_provider::{Caches, CloudProvider, LoadBalancerRequest};
 use serde_json::json;
 
-use crate::harness::{Harness, UID, annotate, blb, eip, service, service_of};
+use crate::harness::{Harness, UID, annotate, blb, cluster, eip, service, service_of};
 use crate::profile::{DESCRIPTION, list, text};
 
 const OWNER: &str = "ccmrs-cluster:5c1d ccmrs-service:0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
@@ -32,6 +33,9 @@ async fn blb_of_a_user_with_listeners_is_refused_and_stays_when_the_service_is_d
             let error = harness.ensure(&provider, &mut lent).await.unwrap_err();
             let text = error.to_string();
             assert!(error.is_invalid() && text.contains(&format!("{port}/TCP")) && text.contains("i-"), "{error}");
+            let (nodes, cluster) = (harness.cluster.nodes(), cluster());
+            let request = LoadBalancerRequest { cluster: &cluster, service: &lent, nodes: &nodes, callbacks: &() };
+            provider.load_balancers().unwrap().update_targets(request).await.unwrap_err();
             harness.delete(&provider, &lent).await.unwrap();
             assert_eq!((harness.blb(), harness.changes()), (before.clone(), Vec::new()), "{key}");
         }
@@ -159,5 +163,25 @@ async fn setting_that_has_no_effect_is_reported() {
     let mut plain = service(&[]);
     harness.ensure(&harness.started().await, &mut plain).await.unwrap();
     assert_eq!(harness.events(), [""; 0]);
-    annotate(&mut plain, blb("internal-vpc"), "false");
+    annotate(&mut plain, blb("lb-name"), "shop");
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    let events = harness.events().join("\n");
+    assert!(events.contains("lb-name") && events.contains("keeps its name"), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn backend_that_the_cloud_refuses_keeps_no_other_one_out() {
+    for is_new in [true, false] {
+        let harness = Harness::new();
+        let mut service = service(&[]);
+        if !is_new {
+            harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        }
+        harness.add_node("worker-3");
+        harness.fake.lock().instances[2]["vpcId"] = "vpc-other".into();
+        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        assert_eq!(list(&harness.blb()["backends"]).count(), 2, "{is_new}");
+        let events = harness.events().join("\n");
+        assert!(events.contains("BackendRefused") && events.contains("the VPC has none of them"), "{events}");
+    }
 }
