@@ -13,6 +13,7 @@
 //! # drop(router);
 //! ```
 
+mod constraints;
 mod ecs;
 mod network;
 mod nlb;

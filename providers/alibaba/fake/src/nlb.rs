@@ -3,8 +3,9 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
+use crate::constraints::check_network;
 use crate::world::{array, change_tags, has_tags, merge, number, only, tags, text, typed};
-use crate::{Answer, REGION, World, check, refuse};
+use crate::{Answer, REGION, VPC, World, check, refuse};
 
 const TAG: [&str; 2] = ["Key", "Value"];
 const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalancerName BandwidthPackageId CrossZoneEnabled ResourceGroupId \
@@ -25,6 +26,7 @@ fn later(world: &mut World, mut answer: Value) -> Answer {
 }
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    check_network(body)?;
     match action {
         "ListLoadBalancers" => {
             let found = world.matching("network", |it| {
@@ -210,7 +212,8 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     check(servers.len() <= 40, "InvalidParameter", "at most 40 servers in a request")?;
     if action == "AddServersToServerGroup" {
         for it in servers.iter().filter(|it| it["ServerType"] == "Ecs") {
-            world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
+            let found = world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
+            check(found["VpcAttributes"]["VpcId"] == VPC, "InvalidParameter", "The server is in another VPC.")?;
         }
     }
     let account = world.account;

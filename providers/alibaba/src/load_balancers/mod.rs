@@ -10,6 +10,7 @@ mod groups;
 mod listeners;
 mod model;
 mod names;
+mod of_users;
 mod ports;
 mod read;
 mod search;
@@ -40,7 +41,7 @@ use serde_json::Value;
 use self::account::Account;
 use self::names::{is_network, is_reused};
 use self::search::Searches;
-use self::source_ranges::{RANGES, UNKNOWN};
+use self::source_ranges::without_ranges;
 use self::spec::Spec;
 use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
@@ -148,7 +149,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             self.read_eips().await?;
         }
         let mut events = PendingEvents::default();
-        spec.warnings.iter().for_each(|text| events.warn("FeatureNotSupported", text));
+        spec.warnings.iter().for_each(|text| events.warn("SettingIgnored", text));
         self.events.record_new(input.request.service, "", &events);
         graph = graph.balancer(spec.balancer.clone());
         for port in &spec.ports {
@@ -264,56 +265,6 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
 }
 
 impl AlibabaLoadBalancers {
-    /// Leaves the backends that users have added to server groups as they are, even if the Service needs them, too.
-    fn keep_backends_of_users(
-        &self,
-        desired: &mut ResourceGraph,
-        observed: &ObservedLoadBalancer,
-        seen: &ResourceGraph,
-        service: &Service,
-    ) {
-        for (resource, settings) in &seen.resources {
-            let of_users = texts(settings.get(OF_USERS));
-            let ResourceKey::Pool(pool) = resource else { continue };
-            if of_users.is_empty() {
-                continue;
-            }
-            let text = format!(
-                "server group {pool:?} of {} has backends that this program has not added ({}): they stay, and get traffic \
-                 of the Service. Remove them if that is not meant",
-                observed.place(),
-                of_users.join(", ")
-            );
-            self.events.warn(true, EventSubject::Service(service), "BackendOfUser", &text);
-            if let Some(targets) = desired.targets.get(pool).cloned() {
-                let is_there =
-                    |it: &str| of_users.iter().any(|other| backends::server_of(other) == backends::server_of(it));
-                desired.targets.insert(pool.clone(), targets.iter().filter(|it| !is_there(it)).collect());
-            }
-        }
-    }
-
-    /// Keeps the security groups of an NLB if they may not be read: one that admits source ranges must not be left.
-    fn keep_unknown_groups(&self, desired: &mut ResourceGraph, seen: &ResourceGraph, service: &Service) {
-        let reason = seen.balancer_attributes().and_then(|it| it.text(UNKNOWN));
-        let is_wanted = desired.balancer_attributes().is_some_and(|it| it.get("SecurityGroupIds").is_some());
-        if let Some(reason) = reason.filter(|_| is_wanted) {
-            let text =
-                format!("the security groups of the NLB stay as they are, because they cannot be read: {reason}");
-            self.events.warn(true, EventSubject::Service(service), "SecurityGroupsUnknown", &text);
-            desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroupIds"]);
-        }
-    }
-
-    /// Warns of parts of users that are deleted with a load balancer or a server group.
-    fn report_deleted_with(&self, settings: Option<&Attributes>, what: &str, place: &str, service: &Service) {
-        let all = texts(settings.and_then(|it| it.get(OF_USERS)));
-        if !all.is_empty() {
-            let text = format!("{what} that this program has not added ({}) are deleted with {place}", all.join(", "));
-            self.events.warn(true, EventSubject::Service(service), "PartOfUserDeleted", &text);
-        }
-    }
-
     async fn read_eips(&self) -> Result<()> {
         let query = Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
         let key = |it: &Value| it["AllocationId"].as_str().unwrap_or_default().to_owned();
@@ -326,15 +277,6 @@ impl AlibabaLoadBalancers {
         }
         *self.eips.lock() = all;
         Ok(())
-    }
-}
-
-/// Returns the desired state in which an NLB loses the source ranges that the Service no longer has.
-fn without_ranges(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
-    let has = |graph: &ResourceGraph| graph.balancer_attributes().is_some_and(|it| it.get(RANGES).is_some());
-    match desired.balancer_attributes().cloned() {
-        Some(settings) if has(seen) && !has(&desired) => desired.balancer(settings.set(RANGES, Vec::<String>::new())),
-        _ => desired,
     }
 }
 

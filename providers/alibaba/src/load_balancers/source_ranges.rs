@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use cloud_provider::{CompleteListing, Result};
+use cloud_provider::{CompleteListing, EventSubject, Result, Service};
 use ipnet::IpNet;
 use provider_kit::inventory::SharedPriority;
-use provider_kit::load_balancers::{Attributes, ResourceKey};
+use provider_kit::load_balancers::{Attributes, ResourceGraph, ResourceKey};
 use serde_json::{Value, json};
 
 use super::AlibabaLoadBalancers;
@@ -98,7 +98,28 @@ pub(super) fn is_dual_stack(it: &Value) -> bool {
     text(it, "AddressIpVersion").eq_ignore_ascii_case("DualStack")
 }
 
+/// Returns the desired state in which an NLB loses the source ranges that the Service no longer has.
+pub(super) fn without_ranges(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
+    let has = |graph: &ResourceGraph| graph.balancer_attributes().is_some_and(|it| it.get(RANGES).is_some());
+    match desired.balancer_attributes().cloned() {
+        Some(settings) if has(seen) && !has(&desired) => desired.balancer(settings.set(RANGES, Vec::<String>::new())),
+        _ => desired,
+    }
+}
+
 impl AlibabaLoadBalancers {
+    /// Keeps the security groups of an NLB if they may not be read: one that admits source ranges must not be left.
+    pub(super) fn keep_unknown_groups(&self, desired: &mut ResourceGraph, seen: &ResourceGraph, service: &Service) {
+        let reason = seen.balancer_attributes().and_then(|it| it.text(UNKNOWN));
+        let is_wanted = desired.balancer_attributes().is_some_and(|it| it.get("SecurityGroupIds").is_some());
+        if let Some(reason) = reason.filter(|_| is_wanted) {
+            let text =
+                format!("the security groups of the NLB stay as they are, because they cannot be read: {reason}");
+            self.events.warn(true, EventSubject::Service(service), "SecurityGroupsUnknown", &text);
+            desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroupIds"]);
+        }
+    }
+
     /// Returns the security group for the source ranges of the Service with this default name.
     pub(super) async fn ranges_group(&self, name: &str) -> Result<Option<RangesGroup>> {
         let cluster = &self.api.config.cluster;

@@ -141,10 +141,31 @@ impl Spec {
                 key::PERSISTENCE.key()
             ));
         }
+        ignored(service, is_network, &mut annotations);
         annotations.unknown(PREFIX, key::ALL);
         spec.warnings = annotations.warnings().to_vec();
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
+    }
+}
+
+/// Warns of settings that have no effect: those of the other kind of load balancer, and those that need another one.
+fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) {
+    let (own, other) = if is_network { ("an NLB", "CLB:") } else { ("a CLB", "NLB:") };
+    let is_set = |key: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    for row in key::ALL.iter().map(|it| it.row()).filter(|row| row.doc.trim_start().starts_with(other)) {
+        if is_set(row.key) {
+            annotations.warning(format!("annotation {} has no effect on {own}", row.key));
+        }
+    }
+    let is_charged = annotations.get(&key::CHARGE).is_some_and(|it| it == "paybybandwidth");
+    if !is_network && annotations.is_set(&key::BANDWIDTH) && !is_charged {
+        let (key, charge) = (key::BANDWIDTH.key(), key::CHARGE.key());
+        annotations.warning(format!("annotation {key} has no effect without {charge}: paybybandwidth"));
+    }
+    if annotations.is_set(&key::WEIGHT_TOTAL) && !annotations.is_set(&key::GROUPS) {
+        let (key, groups) = (key::WEIGHT_TOTAL.key(), key::GROUPS.key());
+        annotations.warning(format!("annotation {key} has no effect without {groups}"));
     }
 }
 

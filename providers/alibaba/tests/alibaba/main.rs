@@ -15,6 +15,7 @@ mod profile;
 mod reused;
 mod routes;
 mod sharing;
+mod source_ranges;
 mod takeover;
 
 /// Services with classic load balancers (CLB).

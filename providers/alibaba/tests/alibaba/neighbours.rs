@@ -143,3 +143,41 @@ async fn security_groups_that_may_not_be_read_stay() {
     assert!(text.contains("SecurityGroupsUnknown"), "{text}");
     assert_eq!(harness.changes(), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn backend_that_the_cloud_refuses_keeps_no_other_one_out() {
+    for (is_network, is_new) in [(false, true), (false, false), (true, true), (true, false)] {
+        let harness = Harness::new().at_once();
+        let mut service = of(is_network, &[]);
+        if !is_new {
+            harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        }
+        harness.add_node("worker-3");
+        harness.fake.lock().each("instance")[2]["VpcAttributes"]["VpcId"] = "vpc-other".into();
+        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        assert_eq!(with_servers(&harness, is_network, |all| all.len()), 2, "{is_network} {is_new}");
+        let text = events(&harness);
+        assert!(text.contains("BackendRefused") && text.contains("another VPC"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn setting_that_has_no_effect_is_reported() {
+    for (is_network, setting, value) in [
+        (false, "security-group-ids", "sg-1"),
+        (false, "bandwidth", "10"),
+        (false, "weight", "10"),
+        (true, "spec", "slb.s1.small"),
+        (true, "forward-port", "80:443"),
+    ] {
+        let harness = Harness::new().at_once();
+        harness.ensure(&harness.started().await, &mut of(is_network, &[(setting, value)])).await.unwrap();
+        let text = events(&harness);
+        assert!(text.contains("SettingIgnored") && text.contains(setting), "{setting}: {text}");
+    }
+    for is_network in [false, true] {
+        let harness = Harness::new().at_once();
+        harness.ensure(&harness.started().await, &mut of(is_network, &[])).await.unwrap();
+        assert_eq!(events(&harness), "");
+    }
+}
