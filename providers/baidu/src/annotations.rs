@@ -7,6 +7,9 @@ pub const PREFIX: &str = "service.beta.kubernetes.io/cce-";
 /// Annotation of a Node: `false` keeps its Pod CIDR out of the route table.
 pub const ADVERTISE_ROUTE: &str = "node.alpha.kubernetes.io/advertise-route";
 
+/// `true` or `false`: another value of a setting that decides between public and internal, or between a BLB that stays
+/// and one that is deleted, is a mistake.
+const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]);
 /// `true`, or anything else.
 const TRUE: Kind<bool> = Kind::of("`true`; any other value counts as `false`", |text| Some(text == "true"));
 
@@ -35,7 +38,7 @@ provider_kit::declare! {
     /// ID of a BLB of your own. It is never deleted.
     pub EXIST_ID: String = "load-balancer-exist-id";
     /// If `true`, the BLB has no EIP, and the status shows its address in the VPC.
-    pub INTERNAL: bool = "load-balancer-internal-vpc", kind(TRUE), default("false");
+    pub INTERNAL: bool = "load-balancer-internal-vpc", kind(TRUTH), default("false");
     /// Accepted without effect: the API has no such parameter any more.
     pub ALLOCATE_VIP: bool = "load-balancer-allocate-vip", kind(TRUE), default("false");
     /// Subnet of a new BLB. Its type must be `BCC`.
@@ -43,7 +46,7 @@ provider_kit::declare! {
     /// Most backends of the BLB.
     pub MAX_BACKENDS: u32 = "load-balancer-rs-max-num", kind(Kind::number(1, 50)), default("50"), decides_targets();
     /// If `true`, the BLB stays when the Service is deleted, without listeners and backends.
-    pub RESERVE: bool = "load-balancer-reserve-lb", kind(TRUE), default("false");
+    pub RESERVE: bool = "load-balancer-reserve-lb", kind(TRUTH), default("false");
     /// Name of the BLB.
     pub NAME: String = "load-balancer-lb-name", default_description("`CCE/SVC/<ClusterId>/<namespace>/<service>`");
     /// Algorithm by which listeners select backends.

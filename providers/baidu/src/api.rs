@@ -11,6 +11,7 @@ use provider_kit::paging::Paging;
 use provider_kit::transport::{Builder, Call, Refusal, RetryPolicy, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::config::{Config, Credentials};
 use crate::credentials::BceSigner;
@@ -52,9 +53,10 @@ pub(crate) struct Api {
     eips: Arc<Cached<Vec<Eip>>>,
 }
 
-/// An EIP, as the API shows it.
+/// An EIP, as the API shows it. A field that is not understood counts as absent: the EIPs of others must not fail the
+/// list.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(from = "Value")]
 pub(crate) struct Eip {
     pub(crate) eip: String,
     pub(crate) name: Option<String>,
@@ -69,11 +71,30 @@ pub(crate) struct Eip {
 }
 
 /// A tag of an object.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tag {
     tag_key: String,
     tag_value: String,
+}
+
+impl From<Value> for Eip {
+    fn from(it: Value) -> Self {
+        let text = |it: &Value, key: &str| it[key].as_str().map(str::to_owned);
+        let tag = |tag: &Value| Some(Tag { tag_key: text(tag, "tagKey")?, tag_value: text(tag, "tagValue")? });
+        let bandwidth = it["bandwidthInMbps"].as_u64().and_then(|it| u32::try_from(it).ok());
+        Self {
+            eip: text(&it, "eip").unwrap_or_default(),
+            name: text(&it, "name"),
+            status: text(&it, "status").unwrap_or_default(),
+            instance_id: text(&it, "instanceId"),
+            share_group_id: text(&it, "shareGroupId"),
+            bandwidth_in_mbps: bandwidth.unwrap_or_default(),
+            payment_timing: text(&it, "paymentTiming"),
+            billing_method: text(&it, "billingMethod"),
+            tags: it["tags"].as_array().map(|all| all.iter().filter_map(tag).collect()),
+            delete_protect: it["deleteProtect"].as_bool(),
+        }
+    }
 }
 
 impl Eip {

@@ -21,7 +21,7 @@ pub const PREFIXES: [&str; 7] = [
 ];
 
 const CLASSIC: Kind<bool> = Kind::of("`classic` or `application`", |text| Some(text == "classic"));
-const PRIVATE: Kind<bool> = Kind::of("`public` or `private`", |text| Some(text == "private"));
+const PRIVATE: Kind<bool> = Kind::one_of(&[("public", false), ("private", true)]);
 const LEGACY_KIND: Kind<bool> = Kind::of("`classic`, `yunapi_clb` or `yunapiv3_forward_clb`", |text| {
     Some(text == "classic" || text == "yunapi_clb")
 });
@@ -94,7 +94,8 @@ provider_kit::declare! {
 
     /// Accepted: new load balancers are always of the kind `application`. An existing one of the kind `classic` is kept.
     pub LB_KIND: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind", kind(CLASSIC), default("application");
-    /// Network of the load balancer. When it changes, the Service gets another load balancer with another address.
+    /// Network of the load balancer. When it changes, the Service gets another load balancer with another address. Another
+    /// value is a mistake.
     pub TYPE: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type", kind(PRIVATE), default("public");
     /// Subnet of an internal load balancer, required for `private`. When it changes, the Service gets another load
     /// balancer with another address.
@@ -127,7 +128,8 @@ provider_kit::declare! {
     pub PROTECTION: bool = "service.cloud.tencent.com/modification-protection";
     /// Selector of the Nodes that are targets.
     pub BACKENDS: NodeSelector = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
-    /// With `externalTrafficPolicy: Local`: only Nodes with a ready Pod are targets.
+    /// With `externalTrafficPolicy: Local`: only Nodes with a ready Pod are targets. UDP ports always have only those,
+    /// because their health check does not notice that a Node has no Pod.
     pub LOCAL_NODES: bool = "service.kubernetes.io/local-svc-only-bind-node-with-pod", default("false");
     /// With `local-svc-only-bind-node-with-pod`: the weight of a Node is its number of ready Pods.
     pub LOCAL_WEIGHTS: bool = "service.cloud.tencent.com/local-svc-weighted-balance", default("false");

@@ -13,6 +13,8 @@ pub(crate) struct Pods {
     pub(crate) is_direct: bool,
     /// If set, terminating Pods stay targets with weight 0.
     pub(crate) keeps_terminating: bool,
+    /// If set, only Nodes with ready Pods are targets of all ports, and not only of UDP ports.
+    pub(crate) binds_nodes: bool,
     /// If set, the weight of a Node is its number of ready Pods.
     pub(crate) has_weights: bool,
 }

@@ -37,6 +37,7 @@ const GONE: [&str; 2] = ["TERMINATING", "LAUNCH_FAILED"];
 struct InstanceAnswer {
     instance_id: Box<str>,
     instance_name: Option<Box<str>>,
+    host_name: Option<Box<str>>,
     instance_type: Option<Box<str>>,
     instance_charge_type: Option<Box<str>>,
     instance_state: Box<str>,
@@ -68,6 +69,8 @@ struct Network {
 pub(crate) struct Instance {
     id: Box<str>,
     name: Box<str>,
+    /// The host name, if it is not the name.
+    host: Box<str>,
     kind: Box<str>,
     zone: Box<str>,
     charge: Box<str>,
@@ -83,8 +86,10 @@ impl From<InstanceAnswer> for Instance {
         let all = |one: Option<Vec<IpAddr>>, other: Option<Vec<IpAddr>>| {
             one.into_iter().chain(other).flatten().collect::<Box<[_]>>()
         };
+        let host = it.host_name.filter(|host| Some(host) != it.instance_name.as_ref());
         Self {
             id: it.instance_id,
+            host: host.unwrap_or_default(),
             name: it.instance_name.unwrap_or_default(),
             kind: it.instance_type.unwrap_or_default(),
             zone: it.placement.zone,
@@ -122,6 +127,12 @@ impl Machine for Instance {
 /// Returns the region of a zone: `ap-guangzhou` of `ap-guangzhou-3`.
 fn region_of(zone: &str) -> &str {
     zone.rsplit_once('-').map_or(zone, |(region, _)| region)
+}
+
+/// Returns the region of the zone in a provider ID; `None` if the zone is a number, as kubelets of TKE write it.
+fn zone_region(provider_id: &str) -> Option<&str> {
+    let zone = provider_id.split_once(":///")?.1.split('/').next()?;
+    zone.contains('-').then(|| region_of(zone))
 }
 
 /// Returns the instance ID in a provider ID: `tencentcloud:///<zone>/<ID>`, `qcloud:///<zone number>/<ID>`, or the ID
@@ -301,23 +312,29 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
 }
 
 impl Nodes {
-    /// Gives Nodes without a provider ID that of the instance with one of their addresses. An address that the last
-    /// list lacks is searched for, because the instance may be newer than the list.
+    /// Gives Nodes without a provider ID that of the instance with one of their addresses, or else with their name as
+    /// host name, for which the API does not search. An address that the last list lacks is searched for, because the
+    /// instance may be newer than the list.
     async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Result<Vec<Arc<Node>>> {
         let mut nodes = nodes.to_vec();
-        let unknown: Vec<_> =
-            nodes.iter().filter(|node| node.provider_id().is_none()).flat_map(|node| addresses(node)).collect();
-        if unknown.is_empty() {
+        if nodes.iter().all(|node| node.provider_id().is_some()) {
             return Ok(nodes);
         }
+        let unknown: Vec<_> =
+            nodes.iter().filter(|node| node.provider_id().is_none()).flat_map(|node| addresses(node)).collect();
         let list = self.0.snapshot(priority(request)).await?;
         let has = |ip: &IpAddr| list.machines().iter().any(|it| it.internal.contains(ip));
         let missing: Vec<_> = unknown.iter().copied().filter(|ip| !has(ip)).collect();
         let others = self.0.source().by_addresses(&missing, priority(request)).await?;
         for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
             let ips = addresses(node);
-            let all = list.machines().iter().chain(&others);
-            let mut found = all.filter(|it| it.internal.iter().any(|ip| ips.contains(ip)));
+            let all = || list.machines().iter().chain(&others);
+            let of = |is_it: &dyn Fn(&Instance) -> bool| all().filter(|it| is_it(it)).collect::<Vec<_>>();
+            let mut found = of(&|it| it.internal.iter().any(|ip| ips.contains(ip)));
+            if found.is_empty() && of(&|it| *it.name == *node.name).is_empty() {
+                found = of(&|it| *it.host == *node.name);
+            }
+            let mut found = found.into_iter();
             let first = found.next().map(Instance::provider_id);
             if let Some(provider_id) = first.filter(|id| found.all(|it| it.provider_id() == *id)) {
                 *node = Arc::new(Node { provider_id: provider_id.into(), ..(**node).clone() });
@@ -335,7 +352,20 @@ impl Instances for Nodes {
             Err(error) => return nodes.iter().map(|_| Err(error.clone())).collect(),
         };
         let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| Ok(self.0.state_of(found?, node, request))).collect()
+        let region = self.0.source().api.metadata.region().await;
+        let known = |node: &Node, state: InstanceState| {
+            let zone = node.provider_id().and_then(zone_region);
+            match (&state, zone, &region) {
+                (InstanceState::Gone(_), Some(_), Err(error)) => Err(error.clone()),
+                (InstanceState::Gone(_), Some(other), Ok(region)) if other != region => Err(Error::other(format!(
+                    "provider ID {:?} is of region {other}, and the configuration of {region}: the existence of the \
+                     instance is unknown",
+                    node.provider_id
+                ))),
+                _ => Ok(state),
+            }
+        };
+        nodes.iter().zip(found).map(|(node, found)| known(node, self.0.state_of(found?, node, request))).collect()
     }
 }
 

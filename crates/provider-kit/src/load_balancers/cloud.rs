@@ -203,6 +203,9 @@ pub enum Adoption {
     /// The load balancer is refused, but would be adopted after the given action, which ends the sentence "Rename or
     /// delete it, or …": `or give it the label x`.
     RefuseUnless(String),
+    /// The load balancer is refused. The text says what makes it the Service's in a cloud whose load balancers get no tags
+    /// later, and ends the sentence "Rename or delete it, or …": `or write this into its description: x`.
+    RefuseWithAdvice(String),
 }
 
 /// The replacement of a load balancer that cannot be changed to the desired state.

@@ -118,6 +118,7 @@ mod orphans;
 mod ownership;
 mod plan;
 mod ports;
+mod refused;
 mod resource;
 mod run;
 mod service_sync;
@@ -147,6 +148,7 @@ pub use plan::{Operation, plan, plan_removal, removals_first, steps};
 #[cfg(test)]
 mod tests;
 pub use ports::{ServicePort, each_port, service_ports};
+pub use refused::without_refused;
 pub use resource::{Field, Resource, filled};
 pub use sorted_map::SortedMap;
 pub use tags::{TagRecord, changed_tags, tag_key};

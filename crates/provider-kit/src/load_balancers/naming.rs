@@ -21,6 +21,10 @@ pub struct Naming {
     /// balancer moves. Only the part of [`ObservedLoadBalancer::id`](super::ObservedLoadBalancer::id) before the first
     /// `/` is compared.
     pub requested_id: Option<String>,
+    /// The ID of the load balancer that an annotation of the cloud records for the Service, if the provider writes one
+    /// itself ([`Options::annotates_id`](super::Options::annotates_id)). Of several load balancers of the Service, the
+    /// recorded one counts, unless the status shows another one.
+    pub recorded_id: Option<String>,
     /// Addresses and host names that the Service shows in its status.
     pub published_addresses: Vec<String>,
     /// The kind of load balancer that the Service requests, in a cloud that has several. A Service whose load balancers

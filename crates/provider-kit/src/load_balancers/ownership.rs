@@ -45,6 +45,8 @@ pub struct Identity<'a> {
     pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service requests.
     pub requested_id: Option<String>,
+    /// The ID of the load balancer that an [annotation of the cloud](Naming::recorded_id) records.
+    pub recorded_id: Option<String>,
     /// Addresses and host names that the Service shows in its status.
     pub published_addresses: Vec<String>,
     /// The [kind](Naming::kind) of load balancer that the Service requests.
@@ -55,8 +57,16 @@ pub struct Identity<'a> {
 
 impl<'a> Identity<'a> {
     pub(super) fn new(cluster: &'a Cluster, service: &'a Service, naming: Naming) -> Self {
-        let Naming { name, former_names, legacy_owner, writes_legacy_owner, requested_id, published_addresses, kind } =
-            naming;
+        let Naming {
+            name,
+            former_names,
+            legacy_owner,
+            writes_legacy_owner,
+            requested_id,
+            recorded_id,
+            published_addresses,
+            kind,
+        } = naming;
         let (other_names, spec) = (former_names, OnceLock::new());
         Self {
             cluster,
@@ -66,6 +76,7 @@ impl<'a> Identity<'a> {
             legacy_owner,
             writes_legacy_owner,
             requested_id,
+            recorded_id,
             published_addresses,
             kind,
             spec,
@@ -85,7 +96,8 @@ impl<'a> Identity<'a> {
 
     /// Returns `true` if the annotation of the Service records the ID of the load balancer.
     pub(super) fn records(&self, actual: &ObservedLoadBalancer) -> bool {
-        annotation(self.service, ANNOTATION_LOAD_BALANCER_ID) == Some(&*actual.id)
+        let recorded = annotation(self.service, ANNOTATION_LOAD_BALANCER_ID);
+        recorded == Some(&*actual.id) || self.recorded_id.as_ref() == Some(&actual.id)
     }
 
     /// Returns the IDs of the load balancers that the Service leaves behind, as its annotation records them.
@@ -364,9 +376,9 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
         (None, None) => match has_legacy_tag(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
             owner @ (Owner::Gone | Owner::Unknown) => {
-                let adoption = match actual.name == identity.name {
-                    true => (others.adopts)(actual),
-                    false => Adoption::Refuse,
+                let adoption = match ((others.adopts)(actual), actual.name == identity.name) {
+                    (Adoption::Adopt | Adoption::RefuseUnless(_), false) => Adoption::Refuse,
+                    (adoption, _) => adoption,
                 };
                 if adoption == Adoption::Adopt && matches!(owner, Owner::Gone) {
                     return match shown_by_another(actual, identity, others) {
@@ -381,14 +393,12 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
                     OwnerTags::SERVICE,
                     identity.uid()
                 );
-                let hint = match adoption {
-                    Adoption::RefuseUnless(hint) => format!(", {hint}"),
-                    Adoption::Adopt | Adoption::Refuse => String::new(),
+                let advice = match adoption {
+                    Adoption::RefuseWithAdvice(advice) => advice,
+                    Adoption::RefuseUnless(hint) => format!("add owner tags to have it adopted: {owner_tags}, {hint}"),
+                    Adoption::Adopt | Adoption::Refuse => format!("add owner tags to have it adopted: {owner_tags}"),
                 };
-                refused(
-                    "carries no owner tags of this cluster",
-                    &format!("Rename or delete it, or add owner tags to have it adopted: {owner_tags}{hint}"),
-                )
+                refused("carries no owner tags of this cluster", &format!("Rename or delete it, or {advice}"))
             }
         },
         // The tags were written before the cluster's ID could be read, or while it cannot be read: a Service's UID is
@@ -465,7 +475,8 @@ fn shown_by_another(actual: &ObservedLoadBalancer, identity: &Identity<'_>, othe
     }
     let id = actual.id.split('/').next();
     let names = |service: &Service, naming: &Naming| {
-        let stated = [naming.requested_id.as_deref(), annotation(service, ANNOTATION_LOAD_BALANCER_ID)];
+        let recorded = naming.recorded_id.as_deref();
+        let stated = [naming.requested_id.as_deref(), recorded, annotation(service, ANNOTATION_LOAD_BALANCER_ID)];
         let is_tagged = actual.legacy_owner.is_some() && naming.legacy_owner == actual.legacy_owner;
         is_tagged || stated.into_iter().flatten().any(|stated| Some(stated) == id)
     };

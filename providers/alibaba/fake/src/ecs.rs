@@ -3,6 +3,7 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
+use crate::security_groups;
 use crate::world::{array, has_tags, text};
 use crate::{Answer, ApiRequest, KEY_ID, REGION, SECRET, VPC, World, check, refuse};
 
@@ -55,6 +56,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             it["SourceDestCheck"] = json!(body["SourceDestCheck"] == "true");
             Ok(json!({}))
         }
+        _ if action.contains("SecurityGroup") => security_groups::answer(world, action, body),
         _ => refuse("InvalidAction.NotFound", action),
     }
 }

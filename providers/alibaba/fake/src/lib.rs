@@ -13,9 +13,11 @@
 //! # drop(router);
 //! ```
 
+mod constraints;
 mod ecs;
 mod network;
 mod nlb;
+mod security_groups;
 mod slb;
 mod wire;
 mod world;

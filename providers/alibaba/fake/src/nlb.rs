@@ -3,8 +3,9 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
+use crate::constraints::check_network;
 use crate::world::{array, change_tags, has_tags, merge, number, only, tags, text, typed};
-use crate::{Answer, REGION, World, check, refuse};
+use crate::{Answer, REGION, VPC, World, check, refuse};
 
 const TAG: [&str; 2] = ["Key", "Value"];
 const SETTINGS: &str = "AddressIpVersion AddressType Ipv6AddressType LoadBalancerName BandwidthPackageId CrossZoneEnabled ResourceGroupId \
@@ -25,6 +26,7 @@ fn later(world: &mut World, mut answer: Value) -> Answer {
 }
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    check_network(body)?;
     match action {
         "ListLoadBalancers" => {
             let found = world.matching("network", |it| {
@@ -170,6 +172,8 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
+            let has_ids = array(&body["SecurityGroupIds"]).next().is_some();
+            check(has_ids, "MissingParameter.SecurityGroupIds", "SecurityGroupIds is missing")?;
             let all = it["SecurityGroupIds"].as_array_mut();
             let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|id| !array(&body["SecurityGroupIds"]).any(|it| it == id));
@@ -208,7 +212,8 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     check(servers.len() <= 40, "InvalidParameter", "at most 40 servers in a request")?;
     if action == "AddServersToServerGroup" {
         for it in servers.iter().filter(|it| it["ServerType"] == "Ecs") {
-            world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
+            let found = world.find("instance", "InstanceId", &it["ServerId"], "ResourceNotFound.server")?;
+            check(found["VpcAttributes"]["VpcId"] == VPC, "InvalidParameter", "The server is in another VPC.")?;
         }
     }
     let account = world.account;

@@ -3,8 +3,9 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
+use crate::constraints::check_classic;
 use crate::world::{array, change_tags, has_tags, merge, number, only, tags, text, typed};
-use crate::{Answer, REGION, World, check, refuse};
+use crate::{Answer, REGION, VPC, World, check, refuse};
 
 const TAG: [&str; 2] = ["TagKey", "TagValue"];
 const SETTINGS: &str = "AddressType AddressIPVersion LoadBalancerName LoadBalancerSpec InstanceChargeType InternetChargeType Bandwidth \
@@ -13,6 +14,7 @@ const SETTINGS: &str = "AddressType AddressIPVersion LoadBalancerName LoadBalanc
 const BACKENDS: usize = 40;
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    check_classic(body)?;
     let is_list = action == "DescribeLoadBalancerListeners";
     if !body["LoadBalancerId"].is_null() && action != "DescribeLoadBalancers" && !is_list {
         let code = "InvalidLoadBalancerId.NotFound";
@@ -161,7 +163,8 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         let code = "ObtainIpFail";
         let is_instance = it["Type"] != "eni";
         if is_instance && action != "RemoveVServerGroupBackendServers" {
-            world.find("instance", "InstanceId", &it["ServerId"], code)?;
+            let vpc = world.find("instance", "InstanceId", &it["ServerId"], code)?["VpcAttributes"]["VpcId"].clone();
+            check(vpc == VPC, "InvalidParameter", "The backend server is in another VPC.")?;
         }
     }
     let list = |all: &[Value]| json!({"BackendServers": {"BackendServer": all}});

@@ -9,6 +9,7 @@ use provider_kit::load_balancers::{
 
 use super::names::{CLUSTER_TAG, NAME_TAG, Part, REUSED_TAG, Share, is_network};
 use super::read::Tags;
+use super::source_ranges::{ATTACHED, GROUP, RANGES};
 use super::spec::Spec;
 use super::{AlibabaLoadBalancers, ID, is_leaving};
 use crate::api::{NLB, Product, Query, SLB, tag_list};
@@ -58,7 +59,13 @@ impl AlibabaLoadBalancers {
             Operation::Untag => work.set_tags(&work.owner_tags().into_keys().map(|key| (key, None)).collect()).await,
             Operation::Create { resource: ResourceKey::Balancer, attributes } => return work.create(attributes).await,
             Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
-                work.update(attributes, changes).await
+                let group = work.update(attributes, changes).await?;
+                return Ok(match work.shown(1, None) {
+                    Applied::Shown(count, outcome) if changes.iter().any(|it| it.key == RANGES) => {
+                        Applied::Shown(count, Box::new(with_group(*outcome, group)))
+                    }
+                    applied => applied,
+                });
             }
             Operation::AddTargets { pool, targets } => match work.add(pool, targets).await {
                 Err(error) if error.code() == "InstanceBackendServerNumberOverLimit" => {
@@ -79,11 +86,21 @@ impl AlibabaLoadBalancers {
             Operation::Update { resource: ResourceKey::Listener(port), attributes, changes } => {
                 work.update_listener(port, attributes, changes).await
             }
-            Operation::Delete { resource } => work.delete(resource).await,
+            Operation::Delete { resource } => return work.delete_one(resource).await,
             _ => Ok(None),
         };
         Ok(work.shown(1, made?))
     }
+}
+
+/// Returns an NLB with the security group for source ranges that it has now.
+fn with_group(mut outcome: ObservedLoadBalancer, group: Option<String>) -> ObservedLoadBalancer {
+    let graph = outcome.graph.take().unwrap_or_default();
+    let settings = graph.balancer_attributes().cloned().unwrap_or_default();
+    let attached: Vec<_> =
+        super::texts(settings.get(ATTACHED)).into_iter().map(str::to_owned).chain(group.clone()).collect();
+    outcome.graph = Some(graph.balancer(settings.set(ATTACHED, attached).set(GROUP, group)));
+    outcome
 }
 
 /// Returns the port that a listener of a CLB redirects to.
@@ -123,7 +140,10 @@ impl Work<'_> {
                 graph.resources.insert(resource.clone(), attributes.clone());
             }
             Operation::Delete { resource } => {
-                self.delete(resource).await?;
+                match self.delete(resource).await {
+                    Err(error) if !error.is_not_found() => return Err(error),
+                    _ => {}
+                }
                 graph.resources.retain(|it, _| it != resource);
             }
             _ => {}

@@ -1,13 +1,15 @@
 //! The deletion of load balancers of both kinds, and of their resources.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Operation, ResourceKey};
+use provider_kit::load_balancers::{Applied, Attributes, Operation, ResourceKey};
 
+use super::ID;
 use super::apply::{Made, Work};
 use super::groups::is_of_user;
 use super::names::is_reused;
 use super::read::LEFT;
-use crate::api::{NLB, Query, SLB};
+use super::source_ranges::{GROUP, group_key};
+use crate::api::{ECS, NLB, Query, SLB};
 
 /// Server groups that are untagged with one request.
 const GROUPS: usize = 20;
@@ -29,6 +31,9 @@ impl Work<'_> {
             self.set_tags(&self.owner_tags().into_keys().map(|key| (key, None)).collect()).await?;
             return Ok(Applied::Protected);
         }
+        let service = self.change.identity.service;
+        let place = format!("load balancer {}", self.id);
+        self.cloud.report_deleted_with(self.before.balancer_attributes(), "listeners", &place, service);
         match self.unprotect().await {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
             outcome => drop(outcome?),
@@ -39,13 +44,17 @@ impl Work<'_> {
         };
         let listeners = self.change.operations.iter().take_while(is_listener).count();
         let pools = self.before.resources.keys().any(|it| matches!(it, ResourceKey::Pool(_)));
-        if !self.is_network || !pools || !is_there {
+        let group = self.before.balancer_attributes().and_then(|it| it.text(GROUP)).map(str::to_owned);
+        if !self.is_network || !(pools || group.is_some()) || !is_there {
             return Ok(if is_there { Applied::Removed } else { Applied::Gone });
         }
         let mut left = self.change.outcome(listeners).unwrap_or_default();
-        left.graph.iter_mut().for_each(|graph| {
-            graph.resources.retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
-        });
+        let mut graph = left.graph.take().unwrap_or_default();
+        graph.resources.retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
+        if let Some(id) = group {
+            graph = graph.resource(group_key(), Attributes::default().set(ID, id));
+        }
+        left.graph = Some(graph);
         left.id = format!("{LEFT}{}", self.name_tag());
         left.ingress.clear();
         Ok(Applied::PlanAgain(Box::new(left)))
@@ -78,8 +87,15 @@ impl Work<'_> {
         {
             return self.remove(pool, &self.before.targets_of(pool)).await;
         }
+        if let ResourceKey::Pool(pool) = resource {
+            let place = format!("server group {pool:?}");
+            self.cloud.report_deleted_with(there, "backends", &place, self.change.identity.service);
+        }
         let query = match (self.is_network, resource) {
             (_, ResourceKey::Balancer) => return Ok(None),
+            (_, resource) if *resource == group_key() => {
+                Query::new(ECS, "DeleteSecurityGroup").set("SecurityGroupId", self.id_of(resource))
+            }
             (false, ResourceKey::Pool(pool)) => {
                 Query::new(SLB, "DeleteVServerGroup").set("VServerGroupId", self.pool_id(pool))
             }
@@ -96,9 +112,19 @@ impl Work<'_> {
                 Query::new(NLB, "DeleteListener").set("ListenerId", id)
             }
         };
-        match self.send(query).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            outcome => outcome,
-        }
+        self.send(query).await
+    }
+
+    /// Deletes a resource that may be gone already. If it was the last one, the cloud has confirmed the deletion, unless
+    /// the resource was not found.
+    pub(super) async fn delete_one(&self, resource: &ResourceKey) -> Result<Applied> {
+        let is_there = match self.delete(resource).await {
+            Err(error) if error.is_not_found() => false,
+            outcome => outcome.map(|_| true)?,
+        };
+        Ok(match self.shown(1, None) {
+            Applied::Gone if is_there => Applied::ReadAgain,
+            applied => applied,
+        })
     }
 }

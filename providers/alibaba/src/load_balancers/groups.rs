@@ -1,7 +1,9 @@
 //! Changes of server groups and their backends.
 
-use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Attributes, Difference, ObservedLoadBalancer, Operation, Targets};
+use cloud_provider::{Error, EventSubject, Result};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Difference, ObservedLoadBalancer, Operation, Targets, without_refused,
+};
 use serde_json::{Value, json};
 
 use super::ID;
@@ -72,10 +74,31 @@ impl Work<'_> {
                         self.send(query(&existing)).await?;
                     }
                 }
+                Err(error) if error.is_invalid() && action.starts_with("Add") => {
+                    if servers.len() == 1 && !self.has_backends() {
+                        return Err(error);
+                    }
+                    let send = async |part: Vec<Value>| self.send(query(&part)).await.map(drop);
+                    for (server, error) in without_refused(servers, self.has_backends(), send).await? {
+                        self.report_refused(&server, &error);
+                    }
+                }
                 outcome => drop(outcome?),
             }
         }
         Ok(None)
+    }
+
+    /// Returns `true` if the load balancer has backends, so that a refused one does not mean that all are refused.
+    fn has_backends(&self) -> bool {
+        self.before.targets.iter().any(|(_, all)| !all.is_empty())
+    }
+
+    fn report_refused(&self, server: &Value, error: &Error) {
+        let (id, place) = (text(server, "ServerId"), self.id);
+        let text = format!("{id} is no backend of load balancer {place}, because the cloud refuses it: {error}");
+        let subject = EventSubject::Service(self.change.identity.service);
+        self.cloud.events.warn(true, subject, "BackendRefused", &text);
     }
 
     /// Returns the backends whose instances exist, and those that are no instances.
@@ -163,7 +186,9 @@ impl Work<'_> {
             let servers = (!first.is_empty()).then_some(servers);
             let (answer, first) = match self.cloud.api.create(query.clone().set("BackendServers", servers)).await {
                 // The backends are added afterwards, without the one that no longer exists.
-                Err(error) if is_missing_server(&error) => (self.cloud.api.create(query).await?, Targets::default()),
+                Err(error) if is_missing_server(&error) || error.is_invalid() && !first.is_empty() => {
+                    (self.cloud.api.create(query).await?, Targets::default())
+                }
                 answer => (answer?, first),
             };
             let id = Some(created_id(&answer, "VServerGroupId")?);

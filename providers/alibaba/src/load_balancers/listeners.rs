@@ -1,13 +1,15 @@
 //! Requests that create, start and change listeners.
 
+use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{Attributes, Difference, POOL, Port, ResourceKey};
 use serde_json::{Value, json};
 
 use super::apply::{Made, Work};
 use super::certificates::{ADDITIONAL, DOMAINS};
-use super::read::{created_id, list, span};
+use super::read::{created_id, list, span, text};
 use super::{ID, OWNER};
-use crate::api::{NLB, Query};
+use crate::annotations as key;
+use crate::api::{NLB, Query, SLB};
 
 /// Settings of the PROXY protocol, which are sent together.
 const PROXY: &str = "ProxyProtocolV2Config";
@@ -52,9 +54,16 @@ impl Work<'_> {
             None => query.set("VServerGroupId", self.pool_id(pool)),
         };
         match self.cloud.api.create(query).await {
-            // A listener that is not named for a Service: that of the user, which the annotation lets us change, or one
-            // with a name of an old version.
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
+                let query = Query::new(SLB, "DescribeLoadBalancerListeners").set("LoadBalancerId", [self.id]);
+                let is_it = |it: &&Value| {
+                    let is_same = (it["ListenerProtocol"] == "udp") == (protocol == "udp");
+                    is_same && super::read::port(&it["ListenerPort"]) == port.number
+                };
+                let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
+                let there = list(&answer, "Listeners").find(is_it).cloned().unwrap_or_default();
+                let name = self.part_name(&port.number.to_string());
+                self.check_takeover(port, &name, [text(&there, "Description"), text(&there, "VServerGroupId")])?;
                 let query = self.query(set_action(&protocol)).fields(self.classic_listener(settings, false).1);
                 let query = query.set("ListenerPort", port.number).set("VServerGroup", "on");
                 let query = query.set("VServerGroupId", self.pool_id(pool));
@@ -64,6 +73,33 @@ impl Work<'_> {
         }
         self.set_domains(port, settings).await?;
         self.start(port, &protocol).await
+    }
+
+    /// Checks that a listener on a port of the Service, which is not named for the Service, may be taken over: one with a
+    /// name of an old version of the Go program, or one of the user, if the annotation says so.
+    fn check_takeover(&self, port: &Port, name: &str, [description, group]: [&str; 2]) -> Result<()> {
+        let service = self.change.identity.service;
+        if self.share.is_some() && self.spec.overrides {
+            let text = format!(
+                "listener {port} ({description:?}) of load balancer {} is taken over, as annotation {} says, and deleted with \
+                 the Service",
+                self.id,
+                key::OVERRIDE.key()
+            );
+            self.cloud.events.warn(true, EventSubject::Service(service), "ListenerTakenOver", &text);
+            return Ok(());
+        }
+        let is_ours = |(resource, settings): (&ResourceKey, &Attributes)| {
+            matches!(resource, ResourceKey::Pool(_)) && settings.text(ID) == Some(group)
+        };
+        if self.before.resources.iter().any(is_ours) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "port {} of load balancer {} has a listener with the description {description:?}, which is not this Service's; \
+             delete the listener, choose another port, or give it the description {name:?} to hand it over",
+            port.number, self.id
+        )))
     }
 
     pub(super) async fn create_network_listener(&self, port: &Port, settings: &Attributes) -> Made {
@@ -81,6 +117,7 @@ impl Work<'_> {
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
                 let is_it = |it: &&Value| span(it) == ends && it["ListenerProtocol"] == *protocol;
                 let Some(it) = list(&answer, "Listeners").find(is_it) else { return Err(error) };
+                self.check_takeover(port, &description, [text(it, "ListenerDescription"), text(it, "ServerGroupId")])?;
                 let plain =
                     plain.matching(|key| !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key));
                 let query = Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);

@@ -10,10 +10,12 @@ mod groups;
 mod listeners;
 mod model;
 mod names;
+mod of_users;
 mod ports;
 mod read;
 mod search;
 mod settings;
+mod source_ranges;
 mod spec;
 mod whole;
 
@@ -25,7 +27,7 @@ use cloud_provider::{Cluster, Error, EventSubject, Result, Service, Setup, async
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
-use provider_kit::events::EventDeduplicator;
+use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
     Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, ObservedLoadBalancer, Options, Published, Query as LoadBalancerQuery, Recovery,
@@ -39,6 +41,7 @@ use serde_json::Value;
 use self::account::Account;
 use self::names::{is_network, is_reused};
 use self::search::Searches;
+use self::source_ranges::without_ranges;
 use self::spec::Spec;
 use crate::api::{Api, Query, VPC};
 use crate::endpoints::Endpoints;
@@ -49,6 +52,8 @@ use crate::instances::Source;
 const ID: &str = "id";
 /// Namespace and name of the Service that a part of an existing load balancer belongs to.
 const OWNER: &str = "owner";
+/// Parts that users have added: backends of a server group, or listeners of a load balancer. They stay.
+const OF_USERS: &str = "of users";
 /// Record of the tags that come from the annotation.
 const SPEC_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 128 };
 /// Time for which reads of a Service wait for those of others, to share a request.
@@ -143,6 +148,9 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
         if spec.shows_eip {
             self.read_eips().await?;
         }
+        let mut events = PendingEvents::default();
+        spec.warnings.iter().for_each(|text| events.warn("SettingIgnored", text));
+        self.events.record_new(input.request.service, "", &events);
         graph = graph.balancer(spec.balancer.clone());
         for port in &spec.ports {
             graph = graph.listener(port.number, port.transport, &port.pool, port.listener.clone());
@@ -172,6 +180,8 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             }
         } else {
             check_immutable(&desired, observed, seen, identity)?;
+            desired = without_ranges(desired, seen);
+            self.keep_unknown_groups(&mut desired, seen, identity.service);
             desired = with_zones_of(desired, seen);
             desired = without_new_record(desired, seen);
             SPEC_TAGS.remove_others(&mut desired, seen);
@@ -193,6 +203,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
                 desired.resources.insert(resource.clone(), kept);
             }
         }
+        self.keep_backends_of_users(&mut desired, observed, seen, identity.service);
         for (pool, targets) in &desired.targets.clone() {
             let targets = backends::fitted(targets, &seen.targets_of(pool), spec.ignores_weights);
             desired.targets.insert(pool.clone(), targets);
@@ -267,6 +278,10 @@ impl AlibabaLoadBalancers {
         *self.eips.lock() = all;
         Ok(())
     }
+}
+
+fn texts(value: Option<&Value>) -> Vec<&str> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Completes the zones that are wanted by the addresses that they have where none are stated.

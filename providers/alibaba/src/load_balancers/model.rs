@@ -89,6 +89,7 @@ objects! {
         Field::update("Ipv6AddressType").filled_by(&key::IPV6_ADDRESS),
         Field::update("ZoneMappings").filled_by(&key::ZONE_MAPS).unordered_list(),
         Field::update("SecurityGroupIds").filled_by(&key::SECURITY_GROUPS).unordered_list(),
+        Field::update("SourceRanges").unordered_list(),
         Field::update("BandwidthPackageId").filled_by(&key::BANDWIDTH_PACKAGE),
         Field::update("CrossZoneEnabled").filled_by(&key::CROSS_ZONE),
         Field::update("LoadBalancerName").filled_by(&key::LB_NAME),

@@ -6,13 +6,17 @@ use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{CompleteListing, Error, Result, Service};
 use futures::future::try_join_all;
 use futures::try_join;
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State};
+use provider_kit::load_balancers::{
+    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State,
+};
 use provider_kit::paging::ListResult;
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use provider_kit::status::shown;
 use serde_json::{Value, json};
 
 use super::names::{CLUSTER_TAG, NAME_TAG, NETWORK, Part, SHARE_TAG, Share, is_network, kind};
 use super::search::{self, Wanted, balancers};
+use super::source_ranges::group_key;
 use super::whole::{pool_name, servers};
 use super::{AlibabaLoadBalancers, ID};
 use crate::annotations as key;
@@ -21,6 +25,8 @@ use crate::services::has_finalizer;
 
 /// Prefix of the ID of what is left of an NLB; its name follows.
 pub(super) const LEFT: &str = "left of ";
+/// The label with the ID of the security group, which the Go program writes to Services.
+const SECURITY_GROUP_LABEL: &str = "service.k8s.alibaba/security-group-id";
 /// CLBs of one request for listeners, or by ID, and NLBs by ID.
 pub(super) const AT_ONCE: [usize; 2] = [10, 20];
 
@@ -142,16 +148,21 @@ impl AlibabaLoadBalancers {
     }
 
     /// Returns what is left of the NLB of this name, or of a share too if its load balancer is gone.
-    async fn left_of(&self, name: &str, has_shares: bool) -> Result<Option<ObservedLoadBalancer>> {
+    /// `has_ranges`: a security group for source ranges may be left, too.
+    async fn left_of(&self, name: &str, has_shares: bool, has_ranges: bool) -> Result<Option<ObservedLoadBalancer>> {
         let mut groups = self.groups(NAME_TAG, name).await?;
         groups.retain(|it| has_shares || is_group_of(it, None));
-        let Some(first) = groups.first() else { return Ok(None) };
+        let ranges = if has_ranges { self.ranges_group(name).await? } else { None };
+        let Some(first) = groups.first().or(ranges.as_ref().map(|it| &it.it)) else { return Ok(None) };
         let (mut graph, region) = (ResourceGraph::default(), self.api.metadata.region().await?);
         for group in self.with_servers(&groups).await? {
             let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else { continue };
             let targets = servers(group.servers.iter(), &region);
             let pool = pool_name(&graph, &part, &group.id);
             graph = graph.pool(&pool, group.settings.set(ID, &group.id), Some(targets));
+        }
+        if let Some(group) = &ranges {
+            graph = graph.resource(group_key(), Attributes::default().set(ID, &group.id));
         }
         Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..left(name, first) }))
     }
@@ -219,7 +230,8 @@ impl AlibabaLoadBalancers {
         let left = async {
             // The server groups of a share are read with it.
             let is_meant = network.is_empty() && !is_new && (is_network || moves && identity.is_leaving());
-            if is_meant { self.left_of(&default_name(identity), true).await } else { Ok(None) }
+            let has_ranges = identity.is_leaving() && has_source_ranges(identity.service);
+            if is_meant { self.left_of(&default_name(identity), true, has_ranges).await } else { Ok(None) }
         };
         let (classic, network, left) = try_join!(self.whole_classic(&classic), self.whole_network(&network), left)?;
         Ok(classic.into_iter().chain(network).chain(left).collect())
@@ -258,7 +270,7 @@ impl AlibabaLoadBalancers {
             }
         };
         let left =
-            try_join_all(ids.iter().filter_map(|id| id.strip_prefix(LEFT)).map(|name| self.left_of(name, false)));
+            try_join_all(ids.iter().filter_map(|id| id.strip_prefix(LEFT)).map(|name| self.left_of(name, false, true)));
         let (classic, network, left) = try_join!(of(false), of(true), left)?;
         Ok(classic.into_iter().chain(network).chain(left.into_iter().flatten()).collect())
     }
@@ -327,6 +339,13 @@ pub(super) fn is_network_id(id: &str) -> bool {
 fn is_new(service: &Service) -> bool {
     let has_one = service.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER_LOAD_BALANCER);
     shown(service).is_empty() && !has_one && !has_finalizer(service)
+}
+
+/// Returns `true` for a Service whose NLB has a security group for source ranges.
+fn has_source_ranges(service: &Service) -> bool {
+    let labels = service.metadata.labels.as_ref();
+    configured_source_ranges(service).is_ok_and(|ranges| !ranges.is_empty() && !allows_all(&ranges))
+        || labels.is_some_and(|labels| labels.contains_key(SECURITY_GROUP_LABEL))
 }
 
 fn default_name(identity: &Identity<'_>) -> String {

@@ -3,6 +3,7 @@
 use provider_kit::load_balancers::{Attributes, Difference, changed_tags};
 
 use super::apply::{Made, Work};
+use super::source_ranges::RANGES;
 
 impl Work<'_> {
     pub(super) async fn update(&self, settings: &Attributes, changes: &[Difference]) -> Made {
@@ -44,7 +45,9 @@ impl Work<'_> {
         if self.is_network { self.update_network(settings, &is_changed).await } else { Ok(None) }
     }
 
+    /// Changes the settings of an NLB, and returns the ID of the security group for source ranges, if they changed.
     async fn update_network(&self, settings: &Attributes, is_changed: &(impl Fn(&str) -> bool + Sync)) -> Made {
+        let group = if is_changed(RANGES) { self.set_ranges(settings).await? } else { None };
         if is_changed("Ipv6AddressType") {
             let action = match settings.text("Ipv6AddressType") {
                 Some("Internet") => "EnableLoadBalancerIpv6Internet",
@@ -87,6 +90,6 @@ impl Work<'_> {
                     .await?;
             }
         }
-        Ok(None)
+        Ok(group)
     }
 }

@@ -5,6 +5,7 @@ use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{Attributes, Resource, filled};
 use provider_kit::node_selector::NodeSelector;
+use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ use super::backends::Mode;
 use super::model::{ClassicBalancer, NetworkBalancer};
 use super::names;
 use super::ports::{Port, ports};
+use super::source_ranges::RANGES;
 use crate::annotations::{self as key, NLB_CLASS, PREFIX};
 use crate::config::Config;
 
@@ -43,6 +45,8 @@ pub(crate) struct Spec {
     pub(super) ignores_weights: bool,
     pub(super) selector: NodeSelector,
     pub(super) removes_cordoned: bool,
+    /// Settings that have no effect.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Returns `true` if a Service asks for an NLB.
@@ -104,6 +108,7 @@ impl Spec {
             hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
             shows_eip: !is_network && annotations.get(&key::EXTERNAL_IP_TYPE).is_some_and(|it| it == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
+            warnings: Vec::new(),
             ports: ports(service, is_network, mode, family, &groups, &mut annotations),
             mode,
             has_addresses: is_network && annotations.get(&key::SERVER_GROUP).is_some_and(|it| it == "Ip"),
@@ -115,13 +120,19 @@ impl Spec {
             selector,
             requested,
         };
-        let ranges = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_ref());
-        if is_network && ranges.is_some_and(|ranges| !ranges.is_empty()) {
-            annotations.mistake(format!(
-                "loadBalancerSourceRanges: not supported by an NLB; remove them, and set annotation {} to a security group \
-                 with such rules",
+        let mut spec = spec;
+        let ranges = source_ranges(service, &mut annotations);
+        match (ranges.is_empty(), is_network, spec.requested.is_some()) {
+            (true, ..) => {}
+            (false, true, false) => spec.balancer = spec.balancer.set(RANGES, ranges),
+            (false, true, true) => annotations.warning(format!(
+                "loadBalancerSourceRanges has no effect on a load balancer of yours: use its security groups, or annotation {}",
                 key::SECURITY_GROUPS.key()
-            ));
+            )),
+            (false, false, _) => annotations.warning(format!(
+                "loadBalancerSourceRanges has no effect on a CLB, which every address reaches: use annotation {}",
+                key::ACL.key()
+            )),
         }
         let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
         if affinity.is_some_and(|it| it != "None") {
@@ -130,9 +141,43 @@ impl Spec {
                 key::PERSISTENCE.key()
             ));
         }
+        ignored(service, is_network, &mut annotations);
         annotations.unknown(PREFIX, key::ALL);
+        spec.warnings = annotations.warnings().to_vec();
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
+    }
+}
+
+/// Warns of settings that have no effect: those of the other kind of load balancer, and those that need another one.
+fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) {
+    let (own, other) = if is_network { ("an NLB", "CLB:") } else { ("a CLB", "NLB:") };
+    let is_set = |key: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    for row in key::ALL.iter().map(|it| it.row()).filter(|row| row.doc.trim_start().starts_with(other)) {
+        if is_set(row.key) {
+            annotations.warning(format!("annotation {} has no effect on {own}", row.key));
+        }
+    }
+    let is_charged = annotations.get(&key::CHARGE).is_some_and(|it| it == "paybybandwidth");
+    if !is_network && annotations.is_set(&key::BANDWIDTH) && !is_charged {
+        let (key, charge) = (key::BANDWIDTH.key(), key::CHARGE.key());
+        annotations.warning(format!("annotation {key} has no effect without {charge}: paybybandwidth"));
+    }
+    if annotations.is_set(&key::WEIGHT_TOTAL) && !annotations.is_set(&key::GROUPS) {
+        let (key, groups) = (key::WEIGHT_TOTAL.key(), key::GROUPS.key());
+        annotations.warning(format!("annotation {key} has no effect without {groups}"));
+    }
+}
+
+/// Returns the source ranges that are not all addresses.
+fn source_ranges(service: &Service, annotations: &mut Annotations<'_>) -> Vec<String> {
+    match configured_source_ranges(service) {
+        Ok(ranges) if allows_all(&ranges) => Vec::new(),
+        Ok(ranges) => ranges.iter().map(ToString::to_string).collect(),
+        Err(error) => {
+            annotations.mistake(error.to_string());
+            Vec::new()
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use super::certificates::{ADDITIONAL, DOMAINS};
 use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
 use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, kind};
 use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text};
-use super::{AlibabaLoadBalancers, ID, OWNER};
+use super::source_ranges::{ATTACHED, GROUP, RANGES, UNKNOWN, is_dual_stack};
+use super::{AlibabaLoadBalancers, ID, OF_USERS, OWNER};
 use crate::api::{NLB, Query, SLB};
 
 /// A server group with its backends.
@@ -61,6 +62,16 @@ pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) ->
         format!("{weight} {kind} {} {id}", port(&it["Port"]))
     };
     all.filter(|it| text(it, "Status") != "Removing").map(server).collect()
+}
+
+/// Returns `true` if a backend in a server group of a Service was added for the Service. Old versions of the Go program
+/// wrote no description; their backends have the port that the name of the server group contains.
+fn has_sign_of(server: &Value, group: &Part<'_>, kind: &str, cluster: &str) -> bool {
+    match text(server, "Description") {
+        "" => group.port.split('.').next() == Some(&*port(&server["Port"]).to_string()),
+        description => Part::of(kind, description, cluster)
+            .is_some_and(|it| (it.namespace, it.service) == (group.namespace, group.service)),
+    }
 }
 
 /// Returns the settings of a CLB, with the values of requests: lists show the kind of payment as a number.
@@ -199,11 +210,37 @@ impl AlibabaLoadBalancers {
             if share.is_some() {
                 own.extend(self.groups_of_user(found, &listeners).await?);
             }
-            let settings = Attributes::observed(&NetworkBalancer(network_balancer(&found.it)))?;
+            let settings = self.network_settings(found, &name).await?;
             let listeners = try_join_all(listeners.into_iter().map(|it| self.network_listener(it))).await?;
             Ok(self.assembled(&region, found, settings, listeners, self.with_servers(&own).await?))
         };
         try_join_all(found.iter().map(whole)).await
+    }
+
+    /// Returns the settings of an NLB, with the source ranges that its security group admits.
+    async fn network_settings(&self, found: &Found, name: &str) -> Result<Attributes> {
+        let mut all = network_balancer(&found.it);
+        let attached = all["SecurityGroupIds"].clone();
+        let has_groups = attached.as_array().is_some_and(|ids| !ids.is_empty());
+        let group = match has_groups && found.share.is_none() {
+            true => match self.ranges_group(name).await {
+                // A policy without security groups is enough for Services without source ranges.
+                Err(error) if error.is_unauthorized() => {
+                    return Ok(Attributes::observed(&NetworkBalancer(all))?.set(UNKNOWN, error.to_string()));
+                }
+                group => group?,
+            },
+            false => None,
+        };
+        let Some(group) = group else { return Attributes::observed(&NetworkBalancer(all)) };
+        let is_attached = attached.as_array().is_some_and(|ids| ids.contains(&json!(group.id)));
+        if let Some(ranges) = group.ranges(is_dual_stack(&found.it)).filter(|_| is_attached) {
+            all[RANGES] = json!(ranges);
+        }
+        if let Some(ids) = all["SecurityGroupIds"].as_array_mut() {
+            ids.retain(|id| *id != *group.id);
+        }
+        Ok(Attributes::observed(&NetworkBalancer(all))?.set(GROUP, &group.id).set(ATTACHED, attached))
     }
 
     /// Reads the server groups of the user that an NLB or the Service uses.
@@ -289,8 +326,15 @@ impl AlibabaLoadBalancers {
             let settings = group.settings.set(ID, &group.id);
             match (Part::of(kind, &group.name, cluster), share) {
                 (Some(part), _) if is_own(&part) => {
-                    let (pool, targets) = (pool_name(&graph, &part, &group.id), servers(group.servers.iter(), region));
-                    graph = graph.pool(&pool, settings.set(OWNER, owner(&part)), Some(targets));
+                    let pool = pool_name(&graph, &part, &group.id);
+                    let (own, others): (Vec<_>, Vec<_>) =
+                        group.servers.iter().partition(|it| has_sign_of(it, &part, kind, cluster));
+                    let mut settings = settings.set(OWNER, owner(&part));
+                    if !others.is_empty() {
+                        settings =
+                            settings.set(OF_USERS, servers(others.into_iter(), region).iter().collect::<Vec<_>>());
+                    }
+                    graph = graph.pool(&pool, settings, Some(servers(own.into_iter(), region)));
                     pools.insert(group.id, pool);
                 }
                 (None, Some(share)) => {
@@ -305,7 +349,7 @@ impl AlibabaLoadBalancers {
                 _ => {}
             }
         }
-        let mut foreign = BTreeMap::new();
+        let (mut foreign, mut of_users) = (BTreeMap::new(), Vec::new());
         for listener in listeners {
             let group = listener.group();
             let Listener { it, description, settings } = listener;
@@ -320,8 +364,14 @@ impl AlibabaLoadBalancers {
                     let port = Port { number, protocol: transport.into() };
                     foreign.insert(ResourceKey::Listener(port), format!("of another Service ({description})"));
                 }
+                _ if share.is_none() => of_users.push(format!("{number}/{transport}")),
                 _ => {}
             }
+        }
+        if !of_users.is_empty()
+            && let Some(settings) = graph.balancer_attributes().cloned()
+        {
+            graph = graph.balancer(settings.set(OF_USERS, of_users));
         }
         observed.foreign.extend(foreign);
         ObservedLoadBalancer { graph: Some(graph), ..observed }

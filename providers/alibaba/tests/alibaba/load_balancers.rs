@@ -310,17 +310,6 @@ async fn service_shows_the_only_eip_of_its_clb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn source_ranges_of_an_nlb_are_refused_and_nothing_is_opened() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = network(&[]);
-    service.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".into()]);
-    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
-    assert!(error.contains("loadBalancerSourceRanges") && error.contains("security-group-ids"), "{error}");
-    assert!(harness.changes().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn finalizer_of_the_go_program_stays_until_the_load_balancer_is_deleted() {
     const GO: &str = "service.k8s.alibaba/resources";
     let harness = Harness::new();

@@ -9,11 +9,13 @@ mod contract;
 mod credentials;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod profile;
 mod reused;
 mod routes;
 mod sharing;
+mod source_ranges;
 mod takeover;
 
 /// Services with classic load balancers (CLB).

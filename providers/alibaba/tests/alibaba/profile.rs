@@ -130,7 +130,8 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
 /// The fields of objects that differ from run to run and concern nobody.
 const LEFT_OUT: &[&str] = &["_job", "LoadBalancerStatus", "JobId"];
 
-const KINDS: [&str; 8] = ["classic", "vgroup", "classic listener", "network", "group", "listener", "route", "table"];
+const KINDS: [&str; 9] =
+    ["classic", "vgroup", "classic listener", "network", "group", "listener", "security group", "route", "table"];
 
 impl CloudProfile for AlibabaCloud {
     fn name(&self) -> &'static str {
@@ -299,6 +300,29 @@ impl CloudProfile for AlibabaCloud {
         let named = all.filter(|it| it["LoadBalancerName"] == THEIRS || it["VServerGroupName"] == THEIRS);
         let routes = cloud.all("route").iter().filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
         named.chain(routes).cloned().collect()
+    }
+
+    fn add_twins(&self) -> bool {
+        let mut cloud = self.fake.lock();
+        for it in cloud.all("classic").to_vec() {
+            let (number, mut twin) = (cloud.number(), it.clone());
+            let id = format!("lb-a{number}");
+            (twin["LoadBalancerId"], twin["Address"]) = (id.clone().into(), format!("198.19.1.{number}").into());
+            let group = format!("rsp-a{number}");
+            for kind in ["vgroup", "classic listener"] {
+                for mut part in cloud.matching(kind, |part| part["LoadBalancerId"] == it["LoadBalancerId"]) {
+                    (part["LoadBalancerId"], part["VServerGroupId"]) = (id.clone().into(), group.clone().into());
+                    cloud.add(kind, part);
+                }
+            }
+            cloud.add("classic", twin);
+        }
+        !self.is_network
+    }
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        // The address type of an NLB is changed in place.
+        let (setting, value) = if self.is_network { ("ip-version", "DualStack") } else { ("address-type", "intranet") };
+        Some(json!({"metadata": {"annotations": {format!("{PREFIX}{setting}"): value}}}))
     }
 
     fn fault_injector(&self) -> Option<&FaultInjector> {

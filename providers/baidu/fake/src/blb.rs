@@ -158,10 +158,19 @@ fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
         ("healthCheckInterval", 1, 10),
         ("unhealthyThreshold", 2, 5),
         ("healthyThreshold", 2, 5),
+        ("tcpSessionTimeout", 10, 4000),
+        ("udpSessionTimeout", 5, 4000),
     ] {
         if !body[key].is_null() && body[key].as_u64().is_none_or(|it| !(from..=to).contains(&it)) {
             return Err(refuse("InappropriateJSON", &format!("{key} must be {from} to {to}")));
         }
+    }
+    let kinds: &[&str] = if is_udp { &["UDP", "ICMP"] } else { &["TCP", "HTTP"] };
+    if body["healthCheckType"].as_str().is_some_and(|kind| !kinds.contains(&kind)) {
+        return Err(refuse("InappropriateJSON", "healthCheckType"));
+    }
+    if body["healthCheckString"].as_str().is_some_and(|text| text.len() > 1299) {
+        return Err(refuse("InappropriateJSON", "healthCheckString has 1299 characters at most"));
     }
     let is_known = ["RoundRobin", "LeastConnection", "Hash"].iter().any(|it| body["scheduler"] == **it);
     if is_known || body["scheduler"].is_null() { Ok(()) } else { Err(refuse("InappropriateJSON", "scheduler")) }
@@ -234,8 +243,15 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
     let wanted: Vec<_> = array(&request.body["backendServerList"]).cloned().collect();
     for backend in &wanted {
         only(backend, &["instanceId", "weight", "privateIp"])?;
+        if backend["weight"].as_u64().is_some_and(|weight| weight > 100) {
+            return Err(refuse("InappropriateJSON", "weight must be 0 to 100"));
+        }
         if !cloud.has_instance(&backend["instanceId"], &request.project) {
             return Err(not_found("instance"));
+        }
+        let is_near = |it: &Value| it["id"] == backend["instanceId"] && it["vpcId"] == crate::VPC;
+        if !cloud.instances.iter().any(is_near) {
+            return Err(refuse("InappropriateJSON", "The instance is not in the VPC of the BLB."));
         }
     }
     let blb = cloud.changed(request)?;

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, EventSubject, Result};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Machines, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
-    ResourceKey, State, Targets,
+    ResourceKey, State, Targets, without_refused,
 };
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
+use super::borrowed::is_in_use;
 use super::eip::fixed_eip;
-use super::object::{Blb, DESCRIPTION, EipSettings, FULL_WEIGHT, POOL, PROTECTED, described, eip_key, public};
+use super::object::{
+    Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, POOL, PROTECTED, described, eip_key, public,
+};
 use super::spec::BlbSpec;
 use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
 use crate::annotations as key;
@@ -54,8 +57,19 @@ impl BlbLoadBalancers {
                 let targets = outcome.graph.as_ref().map(|graph| graph.targets_of(pool)).unwrap_or_default();
                 Some(Call::put(BACKENDS, &[id]).query("update", "").json(&backends(&targets)))
             }
-            Operation::Update { resource: ResourceKey::Balancer, attributes, .. } => {
-                Some(Call::put(ONE, &[id]).json(attributes))
+            Operation::Update { resource: ResourceKey::Balancer, attributes, changes } => {
+                let settings = attributes.clone().matching(|key| key != GENERATED_WORDS);
+                match changes.iter().any(|it| it.key == GENERATED_WORDS) {
+                    true => {
+                        let call = description(actual, &change.identity.owner_tags());
+                        self.send(change, id, call).await?;
+                        changes
+                            .iter()
+                            .any(|it| it.key != GENERATED_WORDS)
+                            .then(|| Call::put(ONE, &[id]).json(&settings))
+                    }
+                    false => Some(Call::put(ONE, &[id]).json(&settings)),
+                }
             }
             Operation::Create { resource: ResourceKey::Listener(port), attributes } => {
                 let mut body = attributes.clone().matching(|key| key != provider_kit::load_balancers::POOL).nested();
@@ -66,7 +80,15 @@ impl BlbLoadBalancers {
                 let body: Map<_, _> = changes.iter().map(|it| (it.key.clone(), it.to.clone())).collect();
                 Some(Call::put(listener(port), &[id]).query("listenerPort", port.number).json(&body))
             }
-            Operation::Delete { resource: ResourceKey::Listener(port) } => Some(listeners_removal(id, [port])),
+            Operation::Delete { resource: ResourceKey::Listener(port) } => {
+                if actual.adopted {
+                    let text =
+                        format!("the listener {port} of {} is deleted: the Service has no such port", actual.place());
+                    let subject = EventSubject::Service(change.identity.service);
+                    self.deduplicator.warn(true, subject, "ListenerDeleted", &text);
+                }
+                Some(listeners_removal(id, [port]))
+            }
             Operation::Create { resource, .. } if *resource == eip_key() => {
                 self.bind_to(change, spec, &mut outcome).await?;
                 None
@@ -142,26 +164,38 @@ impl BlbLoadBalancers {
         Err(Error::other(format!("BLB {id} was busy for a minute; the change is tried again later")))
     }
 
-    /// Adds backends, and returns those whose instances do not exist: the Node of a deleted instance must not keep the
-    /// other Nodes from being served.
+    /// Adds backends, and returns those whose instances do not exist, and those that the cloud refuses: one of them must
+    /// not keep the other Nodes from being served.
     async fn add(&self, change: Change<'_>, id: &str, targets: &Targets) -> Result<Targets> {
         let call = |targets: &Targets| Call::post(BACKENDS, &[id]).json(&backends(targets));
         match self.send(change, id, call(targets)).await {
             Err(error) if error.is_invalid() || error.is_not_found() => {
                 let known = Machines::ids(&self.source).await?;
-                let missing = targets.without(&known);
+                let mut left_out = targets.without(&known);
                 let present = change.outcome(0).and_then(|it| it.graph).unwrap_or_default().targets_of(POOL);
                 // If no instance is known, the credential may be another account's.
                 let is_ours = known.iter().any(|id| targets.contains(id) || present.contains(id));
-                if missing.is_empty() || !is_ours {
+                if !is_ours || left_out.is_empty() && targets.len() == 1 && present.is_empty() {
                     return Err(error);
                 }
-                tracing::warn!(load_balancer = id, %missing, "instances that do not exist are left out of the backends");
-                let rest = targets.without(&missing);
-                if !rest.is_empty() {
-                    self.send(change, id, call(&rest)).await?;
+                let subject = EventSubject::Service(change.identity.service);
+                if !left_out.is_empty() {
+                    let text =
+                        format!("instances are no backends of BLB {id}, because the VPC has none of them: {left_out}");
+                    self.deduplicator.warn(true, subject, "BackendRefused", &text);
                 }
-                Ok(missing)
+                let rest: Vec<String> = targets.without(&left_out).iter().map(str::to_owned).collect();
+                if rest.is_empty() {
+                    return Ok(left_out);
+                }
+                let send = async |part: Vec<String>| self.send(change, id, call(&part.into_iter().collect())).await;
+                for (target, error) in without_refused(&rest, !present.is_empty(), send).await? {
+                    let text =
+                        format!("instance {target} is no backend of BLB {id}, because the cloud refuses it: {error}");
+                    self.deduplicator.warn(true, subject, "BackendRefused", &text);
+                    left_out = left_out.with(&[target].into_iter().collect());
+                }
+                Ok(left_out)
             }
             outcome => outcome.map(|()| Targets::default()),
         }
@@ -184,8 +218,13 @@ impl BlbLoadBalancers {
     /// `spec.loadBalancerIP` names is the user's, even if it was created for the Service.
     async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
         let service = change.identity.service;
+        // The owner tags may have been removed with the rest of the description; the tags of the EIP stay.
+        let mut owned = actual.clone();
+        if actual.labels.contains_key(EDITED) && actual.owner_tags == OwnerTags::default() {
+            owned.owner_tags = change.identity.owner_tags();
+        }
         for eip in self.api.eips().await?.iter() {
-            let is_own = self.is_own(eip, actual, Some(service)) && !is_fixed(service, &eip.eip);
+            let is_own = self.is_own(eip, &owned, Some(service)) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
             let is_named = named
                 .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
@@ -210,6 +249,14 @@ impl BlbLoadBalancers {
                 "{} is protected against deletion; end the protection (allowDelete)",
                 actual.place()
             )));
+        }
+        if actual.adopted && !is_in_use(change.identity.service, actual) {
+            // A BLB of the user that was refused.
+            return Ok(Applied::Protected);
+        }
+        let is_chosen = is_lent(change.identity.service, id) || change.identity.requested_id.as_deref() == Some(id);
+        if is_kept && !spec.is_reserved && !is_chosen {
+            self.report_kept(change.identity.service, &actual.place());
         }
         self.release_all(change, actual, spec).await?;
         if !is_kept {

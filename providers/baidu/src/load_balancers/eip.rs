@@ -15,7 +15,7 @@ use crate::api::Eip;
 
 const ONE: &str = "/v1/eip/{eip}";
 /// The beginning of the description of a BLB for which the Go program created an EIP.
-const LEGACY_MARK: &str = "cce_auto_create_eip";
+pub(super) const LEGACY_MARK: &str = "cce_auto_create_eip";
 /// Time between two reads of an EIP that is changing, and the number of reads.
 const POLL: Duration = Duration::from_secs(1);
 const POLLS: usize = 60;

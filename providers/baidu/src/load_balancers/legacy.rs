@@ -3,13 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cloud_provider::Service;
+use cloud_provider::{Service, default_load_balancer_name};
 use provider_kit::load_balancers::ObservedLoadBalancer;
 
-use super::object::DESCRIPTION;
-use super::{LONGEST_NAME, requested_id, text_on};
+use super::eip::LEGACY_MARK;
+use super::object::{DESCRIPTION, EDITED};
+use super::{LONGEST_NAME, is_lent, requested_id, text_on};
 use crate::GENERATED;
 use crate::annotations as key;
+use crate::config::Config;
+
+/// The most characters of a description in front of the owner tags.
+const LONGEST_TEXT: usize = 90;
 
 /// Returns a name without what differs between the versions of the Go program: `CCE/SVC/` in front, and the end of a
 /// long one.
@@ -39,18 +44,51 @@ pub(super) struct LegacyOwners {
     chosen: HashMap<String, String>,
     requested: HashMap<String, String>,
     added: HashMap<String, String>,
+    /// The BLBs that annotations record as created for a Service, by ID.
+    created: HashMap<String, Created>,
+    /// The description of BLBs that this cluster creates.
+    description: String,
+}
+
+/// A BLB that the annotations of a Service record as created for it.
+struct Created {
+    uid: Option<String>,
+    /// Names that this program and the Go program give it.
+    names: Vec<String>,
+    /// If set, an EIP was created with it.
+    has_eip: bool,
+}
+
+impl Created {
+    /// Returns the ID of the BLB that was created for a Service, with its record. The BLB that `…-exist-id` names, or one
+    /// that the user asks for, is the user's.
+    fn of(service: &Service, generated: &str) -> Option<(String, Self)> {
+        let id = text_on(service, key::ADDED_ID.key())?;
+        if is_lent(service, &id) || requested_id(service).is_some() {
+            return None;
+        }
+        let chosen = text_on(service, key::NAME.key()).map(|name| legacy_name(&name));
+        let names = [legacy_name(generated), default_load_balancer_name(service)].into_iter().chain(chosen);
+        let has_eip = text_on(service, key::ADDED_EIP.key()).is_some();
+        Some((id, Self { uid: service.metadata.uid.clone(), names: names.collect(), has_eip }))
+    }
 }
 
 impl LegacyOwners {
-    pub(super) fn new(cluster: &str, mut services: Vec<Arc<Service>>) -> Self {
+    pub(super) fn new(config: &Config, mut services: Vec<Arc<Service>>) -> Self {
+        let cluster = &*config.cluster;
         services.sort_by_key(|it| {
             let metadata = &it.metadata;
             (metadata.creation_timestamp.clone(), metadata.namespace.clone(), metadata.name.clone())
         });
-        let mut owners = Self { prefix: format!("{cluster}/"), ..Self::default() };
+        let description = config.description();
+        let mut owners = Self { prefix: format!("{cluster}/"), description, ..Self::default() };
         for service in services {
             let owner = legacy_owner(cluster, &service);
             let text = |annotation: &str| text_on(&service, annotation);
+            if let Some((id, created)) = Created::of(&service, &owner) {
+                owners.created.entry(id).or_insert(created);
+            }
             for (map, it) in [
                 (&mut owners.generated, Some(legacy_name(&owner))),
                 (&mut owners.chosen, text(key::NAME.key()).map(|name| legacy_name(&name))),
@@ -65,9 +103,31 @@ impl LegacyOwners {
         owners
     }
 
-    /// Returns a BLB with its legacy owner tag, if it has no owner tags.
-    pub(super) fn observed(&self, mut blb: ObservedLoadBalancer) -> ObservedLoadBalancer {
+    /// Returns a BLB with its legacy owner tag, if it has no owner tags. One whose description a person has edited counts
+    /// as created by this cluster if its name and an annotation say so.
+    pub(super) fn observed(&self, blb: ObservedLoadBalancer) -> ObservedLoadBalancer {
+        let mut blb = self.restored(blb);
         blb.legacy_owner = if blb.owner_tags.service.is_none() { self.owner(&blb) } else { None };
+        blb
+    }
+
+    fn restored(&self, mut blb: ObservedLoadBalancer) -> ObservedLoadBalancer {
+        let name = legacy_name(&blb.name);
+        let Some(created) = self.created.get(&blb.id).filter(|it| blb.adopted && it.names.contains(&name)) else {
+            return blb;
+        };
+        let words = blb.labels.get(DESCRIPTION).cloned().unwrap_or_default();
+        let is_of_others = blb.owner_tags.service.is_some() && blb.owner_tags.service != created.uid;
+        if is_of_others || words.contains(GENERATED) {
+            return blb;
+        }
+        let mark = if created.has_eip { LEGACY_MARK } else { "" };
+        let restored = format!("{mark}{}", self.description);
+        let whole = format!("{restored} {words}");
+        // The owner tags need the rest of the 200 characters.
+        let text = if words.is_empty() || whole.chars().count() > LONGEST_TEXT { restored } else { whole };
+        blb.adopted = false;
+        blb.labels.extend([(DESCRIPTION.to_owned(), text), (EDITED.to_owned(), "true".to_owned())]);
         blb
     }
 

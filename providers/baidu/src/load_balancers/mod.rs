@@ -1,6 +1,7 @@
 //! BLB load balancers with EIPs, as a cloud for the engine of provider-kit.
 
 mod apply;
+mod borrowed;
 mod eip;
 mod legacy;
 mod object;
@@ -25,7 +26,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::health_check::needs_health_check;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, ResourceGraph, Scope, machine_ids,
 };
 use provider_kit::operation::Polling;
@@ -34,7 +35,7 @@ use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 
 use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
-use self::object::{Backend, Blb, EipSettings, Listener, OWN, POOL, SHARE_GROUP, eip_key};
+use self::object::{Backend, Blb, EDITED, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key};
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
 use crate::annotations as key;
@@ -124,7 +125,7 @@ impl BlbLoadBalancers {
             services.retain(|it| it.metadata.uid != service.metadata.uid);
             services.push(Arc::new(service.clone()));
         }
-        LegacyOwners::new(&self.api.config.cluster, services)
+        LegacyOwners::new(&self.api.config, services)
     }
 
     /// Returns the Nodes that may be backends: with `externalTrafficPolicy: Local` those that have endpoints of the Service.
@@ -175,6 +176,9 @@ impl BlbLoadBalancers {
         for id in missing.filter(|id| !found.iter().any(|it| it.id == *id)).collect::<BTreeSet<_>>() {
             found.extend(self.by_id(&id, Detail::State, Some(service)).await?);
         }
+        if identity.is_leaving() {
+            self.report_without_owner(identity, &found);
+        }
         found.retain(|it| {
             let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
             let is_legacy = it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner;
@@ -205,9 +209,7 @@ impl BlbLoadBalancers {
         let Some(blb) = self.api.blb.find::<Blb>(Call::get(ONE, &[id])).await? else { return Ok(None) };
         let ipv6 = blb.has_ipv6();
         let mut observed = blb.observed(&self.api.config.description());
-        if observed.owner_tags.service.is_none() {
-            observed = self.legacy_owners(service).observed(observed);
-        }
+        observed = self.legacy_owners(service).observed(observed);
         if detail == Detail::State {
             return Ok(Some(observed));
         }
@@ -239,12 +241,14 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
         let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
         self.named.lock().extend(added.iter().chain(&requested_id).cloned());
+        let recorded_id = added.clone();
         let former: String = default.name.chars().take(32).collect();
         Naming {
             name: chosen.unwrap_or_else(|| shortened(generated)),
             former_names: vec![former, legacy],
             legacy_owner: Some(owner),
             requested_id,
+            recorded_id,
             ..default
         }
     }
@@ -299,15 +303,22 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         }
     }
 
-    /// Refuses what an EIP cannot change, and keeps the bandwidth of an EIP that shares that of a group.
+    /// Refuses a BLB of the user that is in use, and what an EIP cannot change. Keeps the bandwidth of an EIP that shares that of a group.
     fn fit(
         &self,
         mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _identity: &Identity<'_>,
+        identity: &Identity<'_>,
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
+        self.check_unused(&desired, observed, seen, identity.service)?;
+        self.report_name(observed, identity.service);
+        if observed.labels.contains_key(EDITED)
+            && let Some(settings) = desired.balancer_attributes().cloned()
+        {
+            desired = desired.balancer(settings.set(GENERATED_WORDS, self.api.config.description()));
+        }
         if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
             let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
             let changed = wanted.differences(there).into_iter();
@@ -323,6 +334,12 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             }
         }
         Ok(desired)
+    }
+
+    /// Says what makes a BLB the Service's: it can get no tags after its creation.
+    fn adopts(&self, _: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
+        let words = object::described(&identity.owner_tags(), &self.api.config.description());
+        Adoption::RefuseWithAdvice(format!("write this into its description to have it adopted: {words}"))
     }
 
     fn lock(&self, observed: &ObservedLoadBalancer) -> Option<String> {

@@ -6,6 +6,7 @@ use provider_kit::load_balancers::{
 };
 use provider_kit::text_tags::TextTags;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::legacy::has_text;
 use super::spec::EipSpec;
@@ -29,6 +30,14 @@ pub(super) const DESCRIPTION: &str = "desc";
 /// The label of a BLB that is protected against deletion.
 pub(super) const PROTECTED: &str = "allowDelete";
 
+fn text(it: &Value, key: &str) -> Option<String> {
+    it[key].as_str().map(str::to_owned)
+}
+
+fn number<T: TryFrom<u64>>(it: &Value, key: &str) -> Option<T> {
+    it[key].as_u64().and_then(|it| T::try_from(it).ok())
+}
+
 /// Returns the key of the EIP.
 pub(super) fn eip_key() -> ResourceKey {
     ResourceKey::created_after("EIP", "public")
@@ -40,9 +49,15 @@ pub(super) fn described(owner: &OwnerTags, text: &str) -> String {
     OWNER_TAGS.among(owner, text).join(" ")
 }
 
-/// A BLB, as lists and single reads show it.
+/// The label of a BLB whose description lost the words of this cluster, and gets them again.
+pub(super) const EDITED: &str = "edited";
+/// The setting of a BLB whose description is written again.
+pub(super) const GENERATED_WORDS: &str = "description";
+
+/// A BLB, as lists and single reads show it. A field that is not understood counts as absent: the BLBs of others must
+/// not fail the list.
 #[derive(Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(from = "Value")]
 pub(super) struct Blb {
     pub(super) blb_id: String,
     name: Option<String>,
@@ -52,6 +67,21 @@ pub(super) struct Blb {
     public_ip: Option<String>,
     ipv6: Option<String>,
     allow_delete: Option<bool>,
+}
+
+impl From<Value> for Blb {
+    fn from(it: Value) -> Self {
+        Self {
+            blb_id: text(&it, "blbId").unwrap_or_default(),
+            name: text(&it, "name"),
+            desc: text(&it, "desc"),
+            address: text(&it, "address"),
+            status: text(&it, "status"),
+            public_ip: text(&it, "publicIp"),
+            ipv6: text(&it, "ipv6"),
+            allow_delete: it["allowDelete"].as_bool(),
+        }
+    }
 }
 
 impl Blb {
@@ -99,15 +129,21 @@ pub(super) fn balancer(has_ipv6: bool) -> Attributes {
 
 /// A backend of a BLB.
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(from = "Value")]
 pub(super) struct Backend {
     pub(super) instance_id: String,
     weight: Option<u32>,
 }
 
-/// A listener of a BLB, as the API shows it.
+impl From<Value> for Backend {
+    fn from(it: Value) -> Self {
+        Self { instance_id: text(&it, "instanceId").unwrap_or_default(), weight: number(&it, "weight") }
+    }
+}
+
+/// A listener of a BLB, as the API shows it. Those of other kinds than TCP and UDP have other fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(from = "Value", rename_all = "camelCase")]
 pub(super) struct Listener {
     #[serde(skip_serializing)]
     pub(super) listener_port: u16,
@@ -120,6 +156,22 @@ pub(super) struct Listener {
     pub(super) unhealthy_threshold: Option<u32>,
     pub(super) healthy_threshold: Option<u32>,
     pub(super) health_check_string: Option<String>,
+}
+
+impl From<Value> for Listener {
+    fn from(it: Value) -> Self {
+        Self {
+            listener_port: number(&it, "listenerPort").unwrap_or_default(),
+            listener_type: text(&it, "listenerType").unwrap_or_default(),
+            backend_port: number(&it, "backendPort").unwrap_or_default(),
+            scheduler: text(&it, "scheduler").unwrap_or_default(),
+            health_check_timeout_in_second: number(&it, "healthCheckTimeoutInSecond"),
+            health_check_interval: number(&it, "healthCheckInterval"),
+            unhealthy_threshold: number(&it, "unhealthyThreshold"),
+            healthy_threshold: number(&it, "healthyThreshold"),
+            health_check_string: text(&it, "healthCheckString"),
+        }
+    }
 }
 
 impl Resource for Listener {

@@ -63,7 +63,7 @@ impl BlbSpec {
             health_check_string: check_string.clone().filter(|_| port.protocol == "UDP"),
             ..listener.clone()
         });
-        let listeners = listeners.collect();
+        let listeners: Vec<_> = listeners.collect();
         match configured_source_ranges(service) {
             Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => {}
             Ok(_) => {
@@ -73,6 +73,7 @@ impl BlbSpec {
         }
         let is_internal = annotations.get(&key::INTERNAL).unwrap_or_default();
         let eip = EipSpec::of(service, &mut annotations);
+        ignored(is_internal, &eip, &listeners, &mut annotations);
         let families = fields.and_then(|it| it.ip_families.as_deref()).unwrap_or_default();
         let spec = Self {
             listeners,
@@ -84,6 +85,40 @@ impl BlbSpec {
             warnings: annotations.warnings().to_vec(),
         };
         annotations.parsed(spec)
+    }
+}
+
+/// Warns of settings that have no effect, because the setting that they belong to is missing.
+fn ignored(is_internal: bool, eip: &EipSpec, listeners: &[Listener], annotations: &mut Annotations<'_>) {
+    let internal = format!("has no effect with {}: true", key::INTERNAL.key());
+    let fixed = "has no effect with loadBalancerIP, which names an EIP of yours".to_owned();
+    let of_eip = [
+        (eip.name.is_some(), key::EIP_NAME.key()),
+        (eip.payment.is_some(), key::PAYMENT.key()),
+        (eip.billing.is_some(), key::BILLING.key()),
+        (eip.bandwidth.is_some(), key::BANDWIDTH.key()),
+        (eip.reservation.is_some(), key::RESERVATION.key()),
+    ];
+    for (_, key) in of_eip.into_iter().filter(|(is_set, _)| *is_set) {
+        match (is_internal, &eip.fixed_ip) {
+            (true, _) => annotations.warning(format!("annotation {key} {internal}")),
+            (false, Some(_)) => annotations.warning(format!("annotation {key} {fixed}")),
+            (false, None) => {}
+        }
+    }
+    if is_internal && eip.fixed_ip.is_some() {
+        annotations.warning(format!("loadBalancerIP {internal}"));
+    }
+    if eip.reservation.is_some() && !eip.is_prepaid() && !is_internal && eip.fixed_ip.is_none() {
+        let (key, payment) = (key::RESERVATION.key(), key::PAYMENT.key());
+        annotations.warning(format!("annotation {key} has no effect without {payment}: Prepaid"));
+    }
+    if annotations.is_set(&key::CHECK_STRING) && !listeners.iter().any(|it| it.listener_type == "UDP") {
+        annotations.warning(format!("annotation {} has no effect without a UDP port", key::CHECK_STRING.key()));
+    }
+    if annotations.get(&key::ALLOCATE_VIP) == Some(true) {
+        annotations
+            .warning(format!("annotation {} has no effect: the API has no such parameter", key::ALLOCATE_VIP.key()));
     }
 }
 

@@ -6,6 +6,7 @@ mod configuration;
 mod contract;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod ownership;
 mod profile;

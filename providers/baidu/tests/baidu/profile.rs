@@ -205,6 +205,21 @@ impl CloudProfile for BaiduCloud {
         objects.chain(cloud.rules.iter().filter(|it| it["nexthopId"] == "i-theirs")).cloned().collect()
     }
 
+    fn add_twins(&self) -> bool {
+        let mut cloud = self.fake.lock();
+        for mut twin in cloud.blbs.clone() {
+            let id = cloud.add_blb(ACCOUNT, "twin", "twin");
+            let address = cloud.blbs.pop().map(|it| it["address"].clone()).unwrap_or_default();
+            (twin["blbId"], twin["address"], twin["publicIp"]) = (id.into(), address, "".into());
+            cloud.blbs.insert(0, twin);
+        }
+        true
+    }
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        let key = provider_baidu::annotations::BILLING.key();
+        Some(json!({"metadata": {"annotations": {key: "ByBandwidth"}}}))
+    }
+
     fn fault_injector(&self) -> Option<&FaultInjector> {
         Some(self.fake.fault_injector())
     }

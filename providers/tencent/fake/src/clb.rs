@@ -3,6 +3,7 @@
 use fake_cloud::Refused;
 use serde_json::{Value, json};
 
+use crate::constraints::check_request;
 use crate::world::{array, fits, merge, only, text};
 use crate::{Answer, REGION, VPC, World, check, refuse};
 
@@ -12,6 +13,7 @@ const NO_BALANCER: &str = "InvalidParameter.LBIdNotFound";
 const NO_LISTENER: &str = "InvalidParameter.ListenerIdNotFound";
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
+    check_request(action, body)?;
     let id = &body["LoadBalancerId"];
     if !id.is_null() {
         world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
@@ -142,9 +144,8 @@ fn describe(world: &mut World, body: &Value) -> Answer {
 
 pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let token = &body["ClientToken"];
-    let known = world.matching("balancer", |it| !token.is_null() && it["_token"] == *token);
-    if let Some(known) = known.first() {
-        return Ok(json!({"LoadBalancerIds": [known["LoadBalancerId"]], "DealName": "", "RequestId": known["_task"]}));
+    if let Some(known) = token.as_str().and_then(|token| world.tokens.get(token)) {
+        return Ok(known.clone());
     }
     let is_internal = body["LoadBalancerType"] == "INTERNAL";
     check(!is_internal || body["SubnetId"].is_string(), "InvalidParameter", "SubnetId is required.")?;
@@ -159,7 +160,7 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let mut it = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
         "LoadBalancerVips": [vip], "VpcId": VPC, "Tags": [], "SecureGroups": [], "AttributeFlags": [], "Domain": "",
         "LoadBalancerDomain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4", "CreateTime": "2026-01-02 03:04:05",
-        "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}, "_token": token, "_task": answer["RequestId"]});
+        "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}});
     merge(&mut it, &only(body, "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget"));
     if !is_internal {
         it["NetworkAttributes"] = network;
@@ -167,6 +168,9 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     }
     world.add("balancer", it);
     merge(&mut answer, &json!({"LoadBalancerIds": [id], "DealName": ""}));
+    if let Some(token) = token.as_str() {
+        world.tokens.insert(token.to_owned(), answer.clone());
+    }
     Ok(answer)
 }
 
@@ -240,6 +244,8 @@ fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
         Some(id) => {
             let found = world.matching("instance", |it| it["InstanceId"] == id);
             let Some(found) = found.first() else { return refuse("InvalidParameter", format!("{id} does not exist.")) };
+            let is_near = found["VirtualPrivateCloud"]["VpcId"] == VPC;
+            check(is_near, "InvalidParameterValue", &format!("{id} is not in the VPC of the load balancer."))?;
             json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
         }
         None => json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]}),

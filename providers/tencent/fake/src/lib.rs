@@ -13,6 +13,7 @@
 //! ```
 
 mod clb;
+mod constraints;
 mod cvm;
 mod signature;
 mod v2;

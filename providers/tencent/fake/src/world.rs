@@ -30,6 +30,8 @@ pub struct World {
     pub(crate) buckets: BTreeMap<String, Bucket>,
     pub(crate) effects: Effects,
     pub(crate) now: Instant,
+    /// Answers to creations by their tokens. The token of a creation that failed gets the same answer again.
+    pub(crate) tokens: BTreeMap<String, Value>,
     objects: Objects,
     tasks: Vec<Task>,
 }
@@ -37,9 +39,9 @@ pub struct World {
 impl Default for World {
     /// A VPC with a cluster route table.
     fn default() -> Self {
-        let (buckets, effects, tasks) = Default::default();
+        let (buckets, effects, tokens, tasks) = Default::default();
         let (task, page, limit, now) = (Duration::from_millis(1200), 100, 20, Instant::now());
-        let mut world = Self { task, page, limit, buckets, effects, now, objects: Objects::of(ACCOUNT), tasks };
+        let mut world = Self { task, page, limit, buckets, effects, now, tokens, objects: Objects::of(ACCOUNT), tasks };
         world.add("table", json!({"RouteTableName": TABLE, "RouteTableCidrBlock": "10.244.0.0/16", "VpcId": VPC}));
         world
     }

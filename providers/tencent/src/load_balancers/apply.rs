@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Difference, ObservedLoadBalancer, Operation, Port, ResourceGraph, ResourceKey,
+    each_port,
 };
 use serde_json::{Value, json};
 
 use super::classic::is_classic;
+use super::listeners::shown;
+use super::model::is_protected;
 use super::spec::Spec;
 use super::{CREATED_TAG, ID, RANGES_TAG, TencentLoadBalancers, group_key};
 use crate::action::{Action, CLB, TAG};
@@ -203,8 +206,36 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Checks that the cloud does not refuse the deletion, before the load balancer loses anything.
+    async fn check_protection(&self) -> Result<()> {
+        let found = self.cloud.with_ids(std::slice::from_ref(&self.actual.id)).await?;
+        match found.first().is_some_and(is_protected) {
+            true => Err(Error::protected(format!(
+                "{} is protected against deletion; end the protection (DeleteProtect)",
+                self.actual.place()
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// Deletes the load balancer. Its security group is deleted first, while the load balancer still names its owner.
     async fn leave(&self) -> Result<Applied> {
+        let identity = self.change.identity;
+        let of_users = self.cloud.ports.of_users(identity.uid(), &self.before);
+        // Ports of this run are known only if the Service was synced in it.
+        let ports = each_port(identity.service, &["TCP", "UDP"]).flatten();
+        let own: Vec<_> = ports.map(|it| Port { number: it.number, protocol: it.protocol.into() }).collect();
+        let of_users: Vec<_> = of_users.into_iter().filter(|port| !own.contains(port)).collect();
+        if self.spec.is_protected {
+            self.send(self.action("ModifyLoadBalancerAttributes").set("DeleteProtect", false)).await?;
+        } else if self.before.resources.contains_key(&group_key()) {
+            self.check_protection().await?;
+        }
+        if !of_users.is_empty() {
+            let text = format!("the listener on port {} is deleted with {}", shown(&of_users), self.actual.place());
+            let subject = EventSubject::Service(identity.service);
+            self.cloud.deduplicator.warn(true, subject, "ListenerOfUser", &text);
+        }
         if let Some(group) = self.before.resources.get(&group_key()) {
             let ports: Vec<_> = self.before.listeners().map(|(port, _)| port).collect();
             self.delete_listeners(ports.into_iter()).await?;
@@ -214,13 +245,14 @@ impl Work<'_> {
             }
             self.delete_group(group).await?;
         }
-        if self.spec.is_protected {
-            self.send(self.action("ModifyLoadBalancerAttributes").set("DeleteProtect", false)).await?;
-        }
         let action = Action::new(CLB, "DeleteLoadBalancer").set("LoadBalancerIds", [&self.actual.id]);
         match self.send(action.set("ForceDelete", true)).await {
             Err(error) if error.is_not_found() => Ok(Applied::Gone),
-            outcome => outcome.map(|_| Applied::Removed),
+            outcome => {
+                outcome?;
+                self.cloud.ports.forget(identity.uid());
+                Ok(Applied::Removed)
+            }
         }
     }
 

@@ -37,8 +37,10 @@ impl TencentLoadBalancers {
         let tags: Vec<_> = tags.chain(spec.tags.iter().cloned()).collect();
         let metadata = &identity.service.metadata;
         let version = metadata.resource_version.as_deref().unwrap_or_default();
-        // A load balancer of another kind is another creation of the same Service.
-        let token = sha256_hex(format!("{} {version} {}", identity.uid(), identity.kind).as_bytes());
+        // A load balancer of another kind is another creation of the same Service, and so is one after a creation that
+        // the cloud has answered: the token of a creation that failed later gets the same answer again.
+        let number = self.creations.lock().get(identity.uid()).copied().unwrap_or_default();
+        let token = sha256_hex(format!("{} {version} {} {number}", identity.uid(), identity.kind).as_bytes());
         let service = identity.service.spec.as_ref();
         let address = service.and_then(|it| it.load_balancer_ip.clone()).filter(|it| !it.is_empty());
         let is_internal = settings.text("LoadBalancerType") == Some(INTERNAL);
@@ -54,6 +56,7 @@ impl TencentLoadBalancers {
         let action = action.set("Vip", address.filter(|_| is_internal)).fields(spec.creation.clone().into());
         let action = action.set("Tags", tags).set("ClientToken", &token[..40]);
         let answer: Value = self.api.send(action).await?;
+        *self.creations.lock().entry(identity.uid().to_owned()).or_default() += 1;
         let mut ids = texts(&answer["LoadBalancerIds"]);
         if ids.is_empty() {
             change.callbacks.release_permit();

@@ -1,17 +1,83 @@
 //! Changes of the listeners of a load balancer.
 
-use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, Difference, Operation, Port, ResourceKey};
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::{Error, EventSubject, Result, Service};
+use parking_lot::Mutex;
+use provider_kit::load_balancers::{Attributes, Difference, Operation, Port, ResourceGraph, ResourceKey};
 use serde_json::{Value, json};
 
-use super::ID;
 use super::apply::Work;
 use super::model::default_health_check;
 use super::read::listener_prefix;
+use super::spec::pool;
+use super::{ID, TencentLoadBalancers};
 use crate::api::texts;
 
 /// Listeners that a request can name.
 const LISTENERS: usize = 20;
+/// The setting of listeners without a name: those of the Go program, and those of users.
+pub(super) const UNNAMED: &str = "IsUnnamed";
+
+/// Listeners without a name that are the Service's: the ports that it has, or had in this run of the process.
+#[derive(Default)]
+pub(super) struct KnownPorts(Mutex<BTreeMap<String, BTreeSet<Port>>>);
+
+impl KnownPorts {
+    /// Notes the ports of a Service.
+    fn note(&self, uid: &str, desired: &ResourceGraph) {
+        self.0.lock().entry(uid.to_owned()).or_default().extend(desired.listeners().map(|(port, _)| port.clone()));
+    }
+
+    /// Returns the listeners without a name that are not known as the Service's.
+    pub(super) fn of_users(&self, uid: &str, seen: &ResourceGraph) -> Vec<Port> {
+        let known = self.0.lock().get(uid).cloned().unwrap_or_default();
+        let unnamed = seen.listeners().filter(|(_, it)| it.get(UNNAMED).is_some()).map(|(port, _)| port);
+        unnamed.filter(|port| !known.contains(port)).cloned().collect()
+    }
+
+    /// Forgets a Service whose load balancer is deleted.
+    pub(super) fn forget(&self, uid: &str) {
+        self.0.lock().remove(uid);
+    }
+}
+
+/// Returns ports for people: `80/TCP, 53/UDP`.
+pub(super) fn shown(ports: &[Port]) -> String {
+    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl TencentLoadBalancers {
+    /// Keeps listeners without a name that were never the Service's. Listeners of the Go program have no name either:
+    /// they are at the ports of their Service.
+    pub(super) fn with_listeners_of_users(
+        &self,
+        mut desired: ResourceGraph,
+        seen: &ResourceGraph,
+        service: &Service,
+        place: &str,
+    ) -> ResourceGraph {
+        if desired.balancer_attributes().is_none() {
+            return desired;
+        }
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        self.ports.note(uid, &desired);
+        for port in self.ports.of_users(uid, seen) {
+            let text = format!(
+                "{place} has a listener without a name on port {port}, which this Service does not have: it stays. Delete \
+                 the listener if nobody needs it"
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "ListenerOfUser", &text);
+            let pool = ResourceKey::Pool(pool(&port.protocol, port.number));
+            for resource in [pool, ResourceKey::Listener(port)] {
+                if !desired.resources.contains_key(&resource) {
+                    desired.resources.insert(resource, Attributes::default());
+                }
+            }
+        }
+        desired
+    }
+}
 
 impl Work<'_> {
     pub(super) fn listener_id(&self, port: &Port) -> &str {

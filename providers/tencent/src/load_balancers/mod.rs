@@ -32,6 +32,7 @@ use provider_kit::status::shown;
 use serde_json::{Value, json};
 
 use self::classic::is_classic;
+use self::listeners::KnownPorts;
 use self::model::Group;
 use self::read::Reads;
 use self::spec::Spec;
@@ -76,6 +77,9 @@ pub(crate) struct TencentLoadBalancers {
     /// IDs of load balancers that annotations of Services name, by UID of the Service, and names in annotations.
     requested: Mutex<BTreeMap<String, String>>,
     names: Mutex<BTreeSet<String>>,
+    ports: KnownPorts,
+    /// Creations that the cloud has answered, by UID of the Service: each one has another token.
+    creations: Mutex<BTreeMap<String, u32>>,
 }
 
 /// Returns the load balancers of a region.
@@ -94,7 +98,7 @@ pub(crate) fn load_balancers(
     };
     let options = Options { polling, price: PRICE, annotates_id: true, ..Options::default() };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
-    let (requested, names) = Default::default();
+    let (requested, names, ports, creations) = Default::default();
     let machines = Arc::new(source.clone());
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
     let reads = Reads::new(&api);
@@ -108,6 +112,8 @@ pub(crate) fn load_balancers(
         cluster_tag,
         requested,
         names,
+        ports,
+        creations,
     };
     LoadBalancerEngine::of(cloud, machines, options)
 }
@@ -208,7 +214,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             (None, false) => PUBLIC,
         };
         let name = own.unwrap_or(usual).chars().take(80).collect();
-        Naming { name, legacy_owner, requested_id, kind, ..Naming::of(service) }
+        let recorded_id = key::ID.text_on(service).map(str::to_owned);
+        Naming { name, legacy_owner, requested_id, recorded_id, kind, ..Naming::of(service) }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -221,21 +228,48 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             return Err(Error::implemented_elsewhere());
         }
         let mut events = PendingEvents::default();
-        let pods = self.endpoints(spec, service).await?;
+        let mut follows = spec.pods;
+        let pods = match self.endpoints(spec, service).await {
+            // The Pods would decide about UDP ports only.
+            Err(error) if error.is_unauthorized() && follows.is_some_and(|it| !it.is_direct && !it.binds_nodes) => {
+                let text = format!("UDP ports lead to all Nodes, although externalTrafficPolicy is Local: {error}");
+                events.warn("EndpointsUnknown", text);
+                follows = None;
+                None
+            }
+            pods => pods?,
+        };
         // As long as the Pods are not known, targets stay.
-        let machines = match spec.is_direct || spec.pods.is_some() && pods.is_none() {
+        let machines = match spec.is_direct || follows.is_some() && pods.is_none() {
             true => None,
-            false => self.machines(spec, input.request.nodes, pods.as_ref(), &mut events),
+            false => {
+                let pods = pods.as_ref().filter(|_| follows.is_some_and(|it| it.binds_nodes));
+                self.machines(spec, input.request.nodes, pods, &mut events)
+            }
+        };
+        // The health check of UDP listeners does not find out that a Node has no Pod.
+        let with_pods = match pods.is_some() && spec.ports.iter().any(|port| port.needs_pods) {
+            true => self.machines(spec, input.request.nodes, pods.as_ref(), &mut events),
+            false => machines.clone(),
         };
         let targets = |port: &spec::Port| match (&pods, &spec.pods) {
             (Some(pods), Some(Pods { is_direct: true, keeps_terminating, .. })) => {
                 let all = pods.of_port(&port.name, port.transport, *keeps_terminating, spec.weight);
                 Some(all.iter().map(|(ip, port, weight)| target(ip, *port, *weight)).collect::<Targets>())
             }
-            _ => machines
-                .as_ref()
-                .map(|all| all.iter().map(|(id, weight)| target(id, port.node_port, *weight)).collect()),
+            _ => {
+                let all = if port.needs_pods { &with_pods } else { &machines };
+                all.as_ref().map(|all| all.iter().map(|(id, weight)| target(id, port.node_port, *weight)).collect())
+            }
         };
+        for port in &spec.stale {
+            let text = format!(
+                "the listener of port {port} keeps its targets, because the protocol that annotation {} names is not \
+                 supported: delete it, or give the port TCP, UDP or TCP_SSL",
+                key::PROTOCOLS.key()
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "StaleTargets", &text);
+        }
         let mut graph = ResourceGraph::default();
         for port in &spec.ports {
             graph = graph.pool(&port.pool, Attributes::default(), targets(port));
@@ -284,6 +318,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             }
         }
         let desired = without_pass(desired, seen);
+        let desired = self.with_listeners_of_users(desired, seen, identity.service, &observed.place());
         self.report_fixed(&desired, seen, identity, &observed.place());
         Ok(desired)
     }

@@ -68,6 +68,11 @@ pub(super) fn default_health_check() -> Value {
     json!({"HealthSwitch": 1, "TimeOut": 2, "IntervalTime": 5, "HealthNum": 3, "UnHealthNum": 3, "SourceIpType": 1})
 }
 
+/// Returns `true` for a load balancer that is protected against deletion, as the API shows it.
+pub(super) fn is_protected(it: &Value) -> bool {
+    list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect")
+}
+
 impl Balancer {
     /// Returns a load balancer as the API shows it, with the names of requests. `managed`: the ID of the security group
     /// that the program manages; `foreign`: ports of listeners that are not the Service's.
@@ -79,7 +84,7 @@ impl Balancer {
             "InternetMaxBandwidthOut": network["InternetMaxBandwidthOut"],
             "SecurityGroups": list(&it["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
             "LoadBalancerPassToTarget": it["LoadBalancerPassToTarget"],
-            "DeleteProtect": list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect"),
+            "DeleteProtect": is_protected(it),
             "IsCreated": list(&it["Tags"]).any(|tag| tag["TagKey"] == CREATED_TAG && tag["TagValue"] == "yes"),
             "Foreign": foreign,
             "Groups": list(&it["SecureGroups"]).collect::<Vec<_>>(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cloud_provider::{CompleteListing, Error, Result};
 use futures::future::{BoxFuture, FutureExt, join_all, try_join_all};
 use futures::try_join;
+use jiff::Timestamp;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
@@ -16,6 +17,7 @@ use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::listeners::UNNAMED;
 use super::model::{Balancer, Listener};
 use super::spec::pool;
 use super::targets::target;
@@ -39,6 +41,11 @@ const TKE_LISTENER: &str = "TKE-DEDICATED-LISTENER";
 /// Returns the tags of an object.
 fn tags(it: &Value) -> BTreeMap<&str, &str> {
     list(&it["Tags"]).map(|tag| (text(tag, "TagKey"), text(tag, "TagValue"))).collect()
+}
+
+/// Returns the time of a creation, which the API shows in the time of Beijing: `2026-01-02 03:04:05`.
+fn created(text: &str) -> Option<Timestamp> {
+    format!("{}+08:00", text.replacen(' ', "T", 1)).parse().ok()
 }
 
 fn id_of(it: &Value) -> String {
@@ -173,6 +180,7 @@ impl TencentLoadBalancers {
             state: if it["Status"] == 0 { State::Busy } else { State::Ready },
             ingress,
             adopted,
+            created: created(text(it, "CreateTime")),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -216,7 +224,7 @@ impl TencentLoadBalancers {
     }
 
     /// Reads the load balancers with these IDs, in requests that concurrent callers share.
-    async fn with_ids(&self, ids: &[String]) -> Result<Vec<Value>> {
+    pub(super) async fn with_ids(&self, ids: &[String]) -> Result<Vec<Value>> {
         Ok(try_join_all(ids.iter().map(|id| self.reads.by_id(id))).await?.into_iter().flatten().collect())
     }
 
@@ -246,9 +254,9 @@ impl TencentLoadBalancers {
         let prefix = listener_prefix(&uid);
         let is_ours = |it: &Value| {
             let (name, protocol) = (text(it, "ListenerName"), text(it, "Protocol"));
-            let is_unnamed = name.is_empty() || name == TKE_LISTENER;
+            let may_be_ours = name.is_empty() || name == TKE_LISTENER;
             let is_known = ["TCP", "UDP", "TCP_SSL"].iter().any(|it| protocol.eq_ignore_ascii_case(it));
-            is_known && (!uid.is_empty() && name.starts_with(&prefix) || is_unnamed && !head.adopted)
+            is_known && (!uid.is_empty() && name.starts_with(&prefix) || may_be_ours && !head.adopted)
         };
         let place = |it: &Value| {
             let is_udp = ["UDP", "QUIC"].iter().any(|name| text(it, "Protocol").eq_ignore_ascii_case(name));
@@ -270,7 +278,10 @@ impl TencentLoadBalancers {
             let name = pool(transport, port);
             let backends = list(&backends["Listeners"]).find(|it| text(it, "ListenerId") == id).map(targets);
             graph = graph.pool(&name, Attributes::default(), Some(backends.unwrap_or_default()));
-            let settings = Attributes::observed(&Listener::observed(listener))?.set(ID, id);
+            let mut settings = Attributes::observed(&Listener::observed(listener))?.set(ID, id);
+            if text(listener, "ListenerName").is_empty() {
+                settings = settings.set(UNNAMED, true);
+            }
             graph = graph.listener(port, transport, &name, settings);
         }
         Ok(ObservedLoadBalancer { graph: Some(graph), ..head })

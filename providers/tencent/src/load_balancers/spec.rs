@@ -38,6 +38,8 @@ pub(crate) struct Spec {
     /// Further parameters of listeners, which are not compared.
     pub(super) listener: Map<String, Value>,
     pub(super) ports: Vec<Port>,
+    /// Ports with a protocol that is not supported, whose listeners of other programs stay as they are.
+    pub(super) stale: Vec<u16>,
     pub(super) selector: NodeSelector,
     /// Targets that follow Pods.
     pub(super) pods: Option<Pods>,
@@ -62,6 +64,8 @@ pub(super) struct Port {
     /// Name of the pool: protocol and port.
     pub(super) pool: String,
     pub(super) listener: Attributes,
+    /// If set, only Nodes with ready Pods are targets.
+    pub(super) needs_pods: bool,
     /// Name of the Secret with the ID of the certificate.
     pub(super) secret: Option<String>,
 }
@@ -99,8 +103,12 @@ impl Spec {
         let balancer = balancer(service, is_existing, !ranges.is_empty(), &mut annotations);
         let protocols = annotations.get(&key::PROTOCOLS).unwrap_or_default();
         let ports = ports(service, &protocols, &mut listener, &mut annotations);
-        let pods = pods(service, &mut annotations);
+        let stale = stale_ports(service, &protocols, &ports);
+        let has_udp = ports.iter().any(|port| port.needs_pods);
+        let pods = pods(service, has_udp, &mut annotations);
         let is_direct = pods.as_ref().is_some_and(|it| it.is_direct);
+        warnings.extend(clamped_affinity(service));
+        warnings.extend(ignored(service, is_direct, &annotations).map(|text| ("SettingIgnored", text)));
         for port in ports.iter().filter(|port| port.node_port == 0 && !is_direct) {
             annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
         }
@@ -120,6 +128,7 @@ impl Spec {
             tags,
             listener,
             ports,
+            stale,
             selector: annotations.get(&key::BACKENDS).unwrap_or_default(),
             is_direct,
             pods,
@@ -220,6 +229,7 @@ fn ports(
     annotations: &mut Annotations<'_>,
 ) -> Vec<Port> {
     let mut all: Vec<Port> = Vec::new();
+    let is_local = needs_health_check(service);
     let compared = settings(service, parameters);
     let annotation = key::PROTOCOLS.key();
     for port in each_port(service, &["TCP", "UDP"]) {
@@ -257,7 +267,8 @@ fn ports(
             let listener = listener(service, &name, &compared);
             let secret = secret.clone().filter(|_| name == "TCP_SSL");
             let ServicePort { number, node_port, .. } = port;
-            all.push(Port { number, transport, node_port, name: port_name(service, port), pool, listener, secret });
+            let (name, needs_pods) = (port_name(service, port), is_local && transport == "UDP");
+            all.push(Port { number, transport, node_port, name, pool, listener, needs_pods, secret });
         }
     }
     all
@@ -313,12 +324,72 @@ fn listener(service: &Service, protocol: &str, settings: &Value) -> Attributes {
     Attributes::desired(&Listener(all)).unwrap_or_default()
 }
 
-/// Returns the Pods that decide about targets.
-fn pods(service: &Service, annotations: &mut Annotations<'_>) -> Option<Pods> {
+/// Returns the ports to which an annotation gives a protocol that is not supported.
+fn stale_ports(service: &Service, protocols: &Protocols, ports: &[Port]) -> Vec<u16> {
+    let all = each_port(service, &["TCP", "UDP"]).flatten().map(|port| port.number);
+    let is_stated = |port: &u16| protocols.0.get(port).is_some_and(|it| !it.protocol.is_empty());
+    let is_served = |port: &u16| ports.iter().any(|it| it.number == *port);
+    all.filter(|port| is_stated(port) && !is_served(port)).collect()
+}
+
+/// Returns a warning about a session time that listeners cannot have.
+fn clamped_affinity(service: &Service) -> Option<(&'static str, String)> {
+    let spec = service.spec.as_ref().filter(|it| it.session_affinity.as_deref() == Some("ClientIP"))?;
+    let stated = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds?;
+    // 10800 is the default of Kubernetes.
+    let used = stated.clamp(30, 3600);
+    (used != stated && stated != 10_800).then(|| {
+        let text = format!(
+            "sessionAffinityConfig.clientIP.timeoutSeconds {stated}: listeners accept 30 to 3600, and have {used}"
+        );
+        ("SettingIgnored", text)
+    })
+}
+
+/// Returns texts about settings that have no effect, because the setting that they belong to is missing.
+fn ignored<'a>(
+    service: &Service,
+    is_direct: bool,
+    annotations: &'a Annotations<'_>,
+) -> impl Iterator<Item = String> + 'a {
+    let (is_local, is_internal) = (needs_health_check(service), key::is_internal(service));
+    let is_existing = key::existing(service).is_some();
+    let binds = annotations.is_set(&key::LOCAL_NODES);
+    let needs_direct = "needs direct-access";
+    [
+        (
+            annotations.is_set(&key::LOCAL_NODES) && !is_local,
+            key::LOCAL_NODES.key(),
+            "needs externalTrafficPolicy: Local",
+        ),
+        (
+            annotations.is_set(&key::LOCAL_WEIGHTS) && !(is_local && binds),
+            key::LOCAL_WEIGHTS.key(),
+            "needs local-svc-only-bind-node-with-pod and externalTrafficPolicy: Local",
+        ),
+        (annotations.is_set(&key::GRACE) && !is_direct, key::GRACE.key(), needs_direct),
+        (annotations.is_set(&key::SUBNET) && !is_internal, key::SUBNET.key(), "needs type: private"),
+        (annotations.is_set(&key::CHARGE) && is_internal, key::CHARGE.key(), "counts for public load balancers"),
+        (annotations.is_set(&key::BANDWIDTH) && is_internal, key::BANDWIDTH.key(), "counts for public load balancers"),
+        (
+            (annotations.is_set(&key::CHARGE) || annotations.is_set(&key::BANDWIDTH)) && is_existing && !is_internal,
+            key::BANDWIDTH.key(),
+            "has no effect on a load balancer of yours",
+        ),
+    ]
+    .into_iter()
+    .filter(|(is_ignored, ..)| *is_ignored)
+    .map(|(_, key, why)| format!("annotation {key} has no effect: it {why}; remove it, or set what it needs"))
+}
+
+/// Returns the Pods that decide about targets. `has_udp`: there are UDP ports that need Nodes with Pods.
+fn pods(service: &Service, has_udp: bool, annotations: &mut Annotations<'_>) -> Option<Pods> {
     let is_direct = annotations.get(&key::DIRECT).unwrap_or_default();
     let keeps_terminating = annotations.get(&key::GRACE).unwrap_or_default();
     let (nodes, weights) = (annotations.get(&key::LOCAL_NODES), annotations.get(&key::LOCAL_WEIGHTS));
     let is_local = needs_health_check(service);
-    let follows = is_direct || is_local && nodes.unwrap_or_default();
-    follows.then(|| Pods { is_direct, keeps_terminating, has_weights: weights.unwrap_or_default() })
+    let binds_nodes = is_local && nodes.unwrap_or_default();
+    let follows = is_direct || binds_nodes || has_udp;
+    let has_weights = binds_nodes && weights.unwrap_or_default();
+    follows.then_some(Pods { is_direct, keeps_terminating, binds_nodes, has_weights })
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{AddressType, Error, Node, Result, Service};
+use cloud_provider::{AddressType, Error, EventSubject, Node, Result, Service};
 use futures::future::try_join_all;
 use provider_kit::events::PendingEvents;
 use provider_kit::inventory::MachineSource;
-use provider_kit::load_balancers::{Port, Targets};
+use provider_kit::load_balancers::{Port, Targets, without_refused};
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
@@ -105,7 +105,11 @@ impl Work<'_> {
     async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
         let there = try_join_all(targets.iter().map(async |target| {
             let exists = match target["InstanceId"].as_str() {
-                Some(id) => self.cloud.source.state_by_id(id, Priority::Ordinary).await?.is_some(),
+                // An instance of another VPC exists; the cloud says if it can be a target.
+                Some(id) => match self.cloud.source.state_by_id(id, Priority::Ordinary).await {
+                    Err(error) if error.is_invalid() => true,
+                    found => found?.is_some(),
+                },
                 None => true,
             };
             Ok::<_, Error>(exists.then(|| target.clone()))
@@ -150,25 +154,32 @@ impl Work<'_> {
         Ok(are_all_there)
     }
 
-    /// Registers targets, except for those whose instance no longer exists: they must neither keep the others out nor
-    /// fail the sync of the Service. Returns `false` if there were such targets.
+    /// Registers targets, except for those whose instance no longer exists, and those that the cloud refuses: they must
+    /// neither keep the others out nor fail the sync of the Service. Returns `false` if there were such targets.
     pub(super) async fn register(&self, action: &'static str, targets: &[Value]) -> Result<bool> {
-        match self.send_targets(action, targets).await {
-            Err(error) if error.is_not_found() || error.is_invalid() => {
-                let there = self.existing(targets).await?;
-                if there.len() == targets.len() {
-                    return Err(error);
-                }
-                // A credential of another account sees no instance, and not the load balancer either.
-                self.cloud.check_account().await?;
-                tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
-                if !there.is_empty() {
-                    self.send_targets(action, &there).await?;
-                }
-                Ok(false)
-            }
-            outcome => outcome.map(|()| true),
+        let error = match self.send_targets(action, targets).await {
+            Err(error) if error.is_not_found() || error.is_invalid() => error,
+            outcome => return outcome.map(|()| true),
+        };
+        let there = self.existing(targets).await?;
+        let has_others = self.before.targets.iter().any(|(_, all)| !all.is_empty());
+        if there.len() == targets.len() && there.len() == 1 && !has_others {
+            return Err(error);
         }
+        // A credential of another account sees no instance, and not the load balancer either.
+        self.cloud.check_account().await?;
+        if there.len() < targets.len() {
+            tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
+        }
+        let send = async |part: Vec<Value>| self.send_targets(action, &part).await;
+        let refused = if there.is_empty() { Vec::new() } else { without_refused(&there, has_others, send).await? };
+        for (target, error) in refused {
+            let id = ["InstanceId", "EniIp"].map(|key| text(&target, key)).concat();
+            let text = format!("{id} is no target of {}, because the cloud refuses it: {error}", self.actual.place());
+            let subject = EventSubject::Service(self.change.identity.service);
+            self.cloud.deduplicator.warn(true, subject, "TargetRefused", &text);
+        }
+        Ok(false)
     }
 
     async fn send_targets(&self, action: &'static str, targets: &[Value]) -> Result<()> {

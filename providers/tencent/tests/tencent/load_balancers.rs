@@ -129,9 +129,9 @@ async fn internal_load_balancer_needs_a_subnet_and_another_type_leads_to_another
     let error = harness.ensure(&provider, &mut service(&[(TYPE, "private")])).await.unwrap_err().to_string();
     assert!(error.contains(SUBNET), "{error}");
     assert!(harness.changes().is_empty());
-    let mut service = service(&[(TYPE, "foo"), (KIND, "foo")]);
+    let mut service = service(&[(TYPE, "public"), (KIND, "foo")]);
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.only("balancer")["LoadBalancerType"], "OPEN", "another value is public");
+    assert_eq!(harness.only("balancer")["LoadBalancerType"], "OPEN");
     annotate(&mut service, TYPE, "private");
     annotate(&mut service, SUBNET, "subnet-1");
     let status = harness.ensure(&provider, &mut service).await.unwrap();
@@ -178,7 +178,7 @@ async fn changed_charge_type_and_the_type_of_a_users_load_balancer_stay_with_an_
     let restarted = harness.started().await;
     harness.ensure(&restarted, &mut own).await.unwrap();
     for (provider, wanted, kept) in [
-        (&provider, "BANDWIDTH_POSTPAID_BY_HOUR", "of its creation"),
+        (&provider, "BANDWIDTH_POSTPAID_BY_HOUR", "TRAFFIC_POSTPAID_BY_HOUR"),
         (&restarted, "BANDWIDTH_PACKAGE", "TRAFFIC_POSTPAID_BY_HOUR"),
     ] {
         annotate(&mut own, CHARGE, wanted);

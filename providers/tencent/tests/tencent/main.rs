@@ -8,6 +8,7 @@ mod configuration;
 mod contract;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod profile;
 mod takeover;

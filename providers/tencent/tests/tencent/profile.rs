@@ -74,7 +74,7 @@ fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
 }
 
 /// The fields of objects that differ from run to run and concern nobody.
-const LEFT_OUT: &[&str] = &["_task", "_token", "RequestId", "RegisteredTime"];
+const LEFT_OUT: &[&str] = &["RequestId", "RegisteredTime"];
 
 impl TencentCloud {
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
@@ -241,6 +241,21 @@ impl CloudProfile for TencentCloud {
         all.chain(routes).cloned().collect()
     }
 
+    fn add_twins(&self) -> bool {
+        let mut cloud = self.fake.lock();
+        for it in cloud.all("balancer").to_vec() {
+            let (number, mut twin) = (cloud.number(), it.clone());
+            twin["LoadBalancerId"] = format!("lb-a{number:07}").into();
+            twin["LoadBalancerVips"] = json!([format!("198.19.1.{number}")]);
+            for mut listener in cloud.matching("listener", |listener| listener["_balancer"] == it["LoadBalancerId"]) {
+                listener["_balancer"] = twin["LoadBalancerId"].clone();
+                listener["ListenerId"] = format!("lbl-a{:07}", cloud.number()).into();
+                cloud.add("listener", listener);
+            }
+            cloud.add("balancer", twin);
+        }
+        true
+    }
     fn fault_injector(&self) -> Option<&FaultInjector> {
         Some(self.fake.fault_injector())
     }

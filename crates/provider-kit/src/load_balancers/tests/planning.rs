@@ -202,6 +202,8 @@ proptest! {
 
     #[test]
     fn target_update_changes_resources_that_follow_the_nodes(actual in graph(false)) {
+        // A pool with more targets than it may have loses some, whatever the Nodes are.
+        prop_assume!(plan(&actual, &actual).is_empty());
         let (there, missing) =
             (ResourceKey::created_after("firewall", "there"), ResourceKey::created_after("firewall", "missing"));
         let tags = |text: &str| Attributes::default().set("tags", text);
