@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::config::Config;
+use crate::load_balancers::requested::RequestedIds;
 use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
@@ -70,6 +71,7 @@ pub(crate) async fn region_of_machine(metadata: &Transport) -> Result<String> {
 pub(crate) struct Api {
     pub(crate) http: Transport,
     region: Arc<OnceLock<String>>,
+    pub(crate) requested: Arc<RequestedIds>,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +81,11 @@ struct Region {
 
 impl Api {
     pub(crate) fn new(http: Transport) -> Self {
-        Self { http: http.error_mapping(error_mapping).paging(PAGING), region: Arc::default() }
+        Self {
+            http: http.error_mapping(error_mapping).paging(PAGING),
+            region: Arc::default(),
+            requested: Arc::default(),
+        }
     }
 
     /// Reads a complete list with ordinary priority. The last segment of the path is also the field of the answer that

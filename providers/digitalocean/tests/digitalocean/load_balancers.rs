@@ -47,7 +47,6 @@ async fn a_changed_service_is_written_as_a_whole_and_keeps_what_nobody_stated() 
     harness.ensure(&provider, &mut service).await.unwrap();
     let name = harness.load_balancer()["name"].clone();
     harness.fake.change_load_balancer(name.as_str().unwrap(), |it| {
-        it["size_unit"] = 4.into();
         it["tls_cipher_policy"] = "STRONG".into();
     });
     let annotations = service.metadata.annotations.get_or_insert_default();
@@ -57,7 +56,7 @@ async fn a_changed_service_is_written_as_a_whole_and_keeps_what_nobody_stated() 
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     let after = harness.load_balancer();
-    assert_eq!((&after["name"], &after["size_unit"]), (&json!("renamed"), &json!(4)));
+    assert_eq!(after["name"], "renamed");
     assert_eq!(harness.fake.count("PUT"), 1);
     let sent = harness.fake.bodies("PUT /load_balancers/{id}");
     assert_eq!((&sent[0]["tls_cipher_policy"], &sent[0]["ip"]), (&json!("STRONG"), &json!(null)));
@@ -81,29 +80,6 @@ async fn a_change_waits_while_the_load_balancer_is_at_work() {
         }
     }
     assert_eq!(harness.load_balancer()["enable_backend_keepalive"], false);
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_type_replaces_the_load_balancer_if_the_user_states_it() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let before = harness.load_balancer()["id"].clone();
-    service.metadata.annotations.as_mut().unwrap().insert(format!("{PREFIX}type"), "REGIONAL".to_owned());
-    let status = harness.ensure(&provider, &mut service).await.unwrap();
-    let after = harness.load_balancer();
-    assert_ne!(after["id"], before);
-    assert_eq!(
-        (&after["type"], &json!(service.metadata.annotations.as_ref().unwrap()[ID])),
-        (&json!("REGIONAL"), &after["id"])
-    );
-    assert_eq!(shown(&status)[0], after["ip"].as_str().unwrap());
-
-    service.metadata.annotations.as_mut().unwrap().remove(&format!("{PREFIX}type"));
-    let error = harness.ensure(&provider, &mut service).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("type: REGIONAL to keep it"), "{error}");
-    assert_eq!(harness.load_balancer()["id"], after["id"]);
 }
 
 #[tokio::test(start_paused = true)]

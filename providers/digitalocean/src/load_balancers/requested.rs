@@ -1,0 +1,53 @@
+//! The load balancer that the annotation of a Service names by its ID.
+
+use std::collections::BTreeSet;
+
+use cloud_provider::{Error, Service};
+use parking_lot::Mutex;
+
+use crate::annotations::{ID, load_balancer_id};
+
+/// Returns the ID in the annotation. A text that is not an ID is a mistake of the spec.
+pub(crate) fn id_of(service: &Service) -> Option<String> {
+    load_balancer_id(ID.text_on(service)?)
+}
+
+/// Returns the error for an ID that no load balancer has.
+pub(super) fn unknown(id: &str, what_to_do: &str) -> Error {
+    let key = ID.key();
+    Error::invalid(format!("annotation {key}: there is no load balancer {id} in this account; {what_to_do}"))
+}
+
+/// What is known about IDs that annotations name.
+#[derive(Debug, Default)]
+pub(crate) struct RequestedIds {
+    unknown: Mutex<BTreeSet<String>>,
+    deleted: Mutex<BTreeSet<String>>,
+}
+
+impl RequestedIds {
+    /// Stores if a load balancer with this ID exists.
+    pub(super) fn note(&self, id: &str, exists: bool) {
+        let mut unknown = self.unknown.lock();
+        if exists {
+            unknown.remove(id);
+        } else {
+            unknown.insert(id.to_owned());
+        }
+    }
+
+    /// Returns `true` if no load balancer had this ID when it was last searched for.
+    pub(super) fn is_unknown(&self, id: &str) -> bool {
+        self.unknown.lock().contains(id)
+    }
+
+    /// Stores that this process has deleted a load balancer.
+    pub(super) fn note_deletion(&self, id: Option<String>) {
+        self.deleted.lock().extend(id);
+    }
+
+    /// Returns `true` if this process has deleted the load balancer.
+    pub(super) fn was_deleted(&self, id: &str) -> bool {
+        self.deleted.lock().contains(id)
+    }
+}
