@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::config::Config;
+use crate::load_balancers::passing::PassingLoadBalancers;
 use crate::load_balancers::requested::RequestedIds;
 use crate::rate::Limited;
 
@@ -72,6 +73,7 @@ pub(crate) struct Api {
     pub(crate) http: Transport,
     region: Arc<OnceLock<String>>,
     pub(crate) requested: Arc<RequestedIds>,
+    pub(crate) passing: Arc<PassingLoadBalancers>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +87,7 @@ impl Api {
             http: http.error_mapping(error_mapping).paging(PAGING),
             region: Arc::default(),
             requested: Arc::default(),
+            passing: Arc::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod defaults;
 pub(crate) mod disown;
 mod fixed;
 pub(crate) mod object;
+pub(crate) mod passing;
 pub(crate) mod requested;
 pub(crate) mod spec;
 mod targets;
@@ -268,7 +269,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         }
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
+        self.api().passing.note(observed, service);
         let kind = text(observed.graph.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
         annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
@@ -301,6 +303,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         if after.is_none() {
             let id = before.map(|before| before.id.clone());
             let applied = self.objects.apply(change).await?;
+            id.iter().for_each(|id| self.api().passing.forget(id));
             self.api().requested.note_deletion(id);
             return Ok(applied);
         }
@@ -329,9 +332,10 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         &self,
         desired: &ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _: &Service,
+        service: &Service,
         spec: &Spec,
     ) -> Result<Replacement> {
+        self.api().passing.note(observed, service);
         if is_unreadable(observed) { Ok(Replacement::None) } else { fixed::replacement(desired, observed, spec) }
     }
 
