@@ -28,6 +28,7 @@ use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority, Transport};
 
 use self::certificates::Certificates;
+use self::defaults::StatedSettings;
 use self::object::{LoadBalancer, OTHER_PRODUCT, OWNER_TAGS, UNREADABLE};
 use self::spec::{Certificate, Spec};
 use crate::annotations as key;
@@ -89,13 +90,15 @@ pub(crate) struct DigitalOceanLoadBalancers {
     config: Config,
     certificates: Certificates,
     deduplicator: EventDeduplicator,
+    stated: StatedSettings,
 }
 
 impl DigitalOceanLoadBalancers {
     pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
         let (certificates, deduplicator) =
             (Certificates::new(api.clone()), EventDeduplicator::new(cluster.events().clone()));
-        Self { objects: WholeObjects::new(api.clone(), Arc::new(api)), config, certificates, deduplicator }
+        let objects = WholeObjects::new(api.clone(), Arc::new(api));
+        Self { objects, config, certificates, deduplicator, stated: StatedSettings::default() }
     }
 
     fn api(&self) -> &Api {
@@ -199,6 +202,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
         wanted.network_stack = Some(chosen.stack);
         if input.scope == Scope::Everything {
+            self.stated.note(request.service.metadata.uid.as_deref().unwrap_or_default(), spec);
             wanted.region = Some(self.api().region()?.to_owned());
             wanted.tags.extend(self.config.cluster_tag());
             if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
@@ -252,7 +256,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             self.deduplicator.warn(true, EventSubject::Service(identity.service), "SettingIgnored", &warning);
         }
         self.certificates.keep_renewed(&mut desired, observed);
-        Ok(defaults::apply(desired, observed, spec))
+        Ok(self.stated.apply(desired, observed, identity.uid(), spec))
     }
 
     fn adopts(&self, observed: &ObservedLoadBalancer, _: &Identity<'_>) -> Adoption {

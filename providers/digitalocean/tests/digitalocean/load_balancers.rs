@@ -47,6 +47,7 @@ async fn a_changed_service_is_written_as_a_whole_and_keeps_what_nobody_stated() 
     harness.ensure(&provider, &mut service).await.unwrap();
     let name = harness.load_balancer()["name"].clone();
     harness.fake.change_load_balancer(name.as_str().unwrap(), |it| {
+        it["size_unit"] = 4.into();
         it["tls_cipher_policy"] = "STRONG".into();
     });
     let annotations = service.metadata.annotations.get_or_insert_default();
@@ -56,7 +57,7 @@ async fn a_changed_service_is_written_as_a_whole_and_keeps_what_nobody_stated() 
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     let after = harness.load_balancer();
-    assert_eq!(after["name"], "renamed");
+    assert_eq!((&after["name"], &after["size_unit"]), (&json!("renamed"), &json!(4)));
     assert_eq!(harness.fake.count("PUT"), 1);
     let sent = harness.fake.bodies("PUT /load_balancers/{id}");
     assert_eq!((&sent[0]["tls_cipher_policy"], &sent[0]["ip"]), (&json!("STRONG"), &json!(null)));
