@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
     ResourceKey, Targets, check_account,
@@ -143,10 +143,13 @@ impl NodeBalancers {
         if let Some(wanted) = changes.iter().find(|it| it.key == "firewall_id").and_then(|it| it.to.as_u64()) {
             firewall::attach(api, wanted, &actual.id).await?;
             // Only the firewall that the annotation named before is detached: a user may have attached another one.
-            let former = self.named_firewalls.lock().insert(actual.id.clone(), wanted);
-            if let Some(former) = former.filter(|former| *former != wanted) {
-                firewall::detach(api, former, &actual.id).await?;
+            let former = self.named_firewalls.lock().get(&actual.id).copied();
+            match (former.filter(|former| *former != wanted), before.balancer_attributes()) {
+                (Some(former), _) => firewall::detach(api, former, &actual.id).await?,
+                (None, Some(settings)) => self.report_attached(identity, actual, settings, wanted),
+                (None, None) => {}
             }
+            self.named_firewalls.lock().insert(actual.id.clone(), wanted);
         }
         let (had, wants) = (before.resources.get(&firewall::resource()), after.resources.get(&firewall::resource()));
         if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
@@ -157,6 +160,24 @@ impl NodeBalancers {
             self.delete_firewall(actual).await?;
         }
         Ok(Applied::all(change, outcome))
+    }
+
+    /// Reports a firewall that stays attached, because an annotation may not be what attached it.
+    fn report_attached(
+        &self,
+        identity: &Identity<'_>,
+        actual: &ObservedLoadBalancer,
+        settings: &Attributes,
+        wanted: u64,
+    ) {
+        let Some(stays) = settings.number::<u64>("firewall_id").filter(|id| *id != wanted) else { return };
+        let text = format!(
+            "firewall {stays} stays attached to {} beside firewall {wanted}: it is unknown if annotation {} named it; detach it if \
+             its rules shall not apply",
+            actual.place(),
+            key::FIREWALL_ID.key()
+        );
+        self.deduplicator.warn(true, EventSubject::Service(identity.service), "FirewallStaysAttached", &text);
     }
 
     async fn write_firewall(

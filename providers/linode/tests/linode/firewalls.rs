@@ -98,6 +98,23 @@ async fn other_firewalls_of_the_user_stay_attached() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn firewall_that_no_known_annotation_attached_stays_with_an_event() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    let id = harness.nodebalancer().0["id"].clone();
+    let ids = add_firewalls(&harness, &[("first", json!([])), ("second", json!([]))], Some(&id));
+    harness.fake.lock().firewalls[1]["devices"] = json!([]);
+    annotate(&mut service, "firewall-id", &ids[1].to_string());
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(devices(&harness), [1, 1]);
+    let events = harness.events();
+    assert!(events.iter().any(|it| it.starts_with("FirewallStaysAttached")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn firewalls_with_the_label_of_the_nodebalancer_or_of_another_service_stay() {
     let other = json!(["ccmrs-cluster:5c1d", "ccmrs-service:1b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c12"]);
     for (label, tags) in [("web", json!(["mine"])), ("other", other)] {
