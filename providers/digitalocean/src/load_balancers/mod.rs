@@ -131,11 +131,12 @@ impl DigitalOceanLoadBalancers {
     }
 
     /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
-    /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, or this
-    /// process has deleted it.
+    /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
+    /// annotation has the ID, too, or this process has deleted it.
     async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
         let Some(id) = &identity.requested_id else { return Ok(()) };
-        if !provider_kit::status::shown(identity.service).is_empty() || self.api().requested.was_deleted(id) {
+        let is_ours = self.api().requested.was_deleted(id) || requested::was_created(identity.service, id);
+        if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
             return Ok(());
         }
         let call = Call::get(LoadBalancer::PATHS.item, &[id]).inside("load_balancer");
@@ -277,6 +278,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         self.api().passing.note(observed, service);
         let kind = text(observed.graph.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
+        let created = requested::created_to_write(service, &observed.id);
+        annotations.extend(created.map(|id| (requested::CREATED, Some(id))));
         annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
         if let Some(Certificate::Id(stated)) = &spec.certificate {
             let renewed = self.certificates.renewed(stated, observed);

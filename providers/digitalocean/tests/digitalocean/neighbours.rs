@@ -105,6 +105,20 @@ async fn load_balancer_that_was_deleted_in_the_cloud_is_created_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn service_that_needed_no_load_balancer_for_a_while_gets_another_one() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.delete(&provider, &service).await.unwrap();
+    // The Service has another type meanwhile, and the program starts again.
+    service.status = None;
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    assert_eq!(harness.load_balancer()["id"], id_of(&service).as_str());
+}
+
+#[tokio::test(start_paused = true)]
 async fn copy_of_a_service_takes_no_load_balancer_of_the_go_program() {
     let harness = Harness::new();
     let provider = harness.started().await;
