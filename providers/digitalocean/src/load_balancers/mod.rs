@@ -151,6 +151,19 @@ impl DigitalOceanLoadBalancers {
         }
     }
 
+    /// Deletes a load balancer. An answer of the API that confirms the deletion needs no control read, for which the machines
+    /// of the cluster may be missing.
+    async fn remove(&self, id: &str) -> Result<Applied> {
+        let applied = match self.api().http.send(Call::delete(LoadBalancer::PATHS.item, &[id])).await {
+            Ok(_) => Applied::ReadAgain,
+            Err(error) if error.is_not_found() => Applied::Gone,
+            Err(error) => return Err(error),
+        };
+        self.api().passing.forget(id);
+        self.api().requested.note_deletion(id);
+        Ok(applied)
+    }
+
     /// Adds the owner tags that a load balancer lacks.
     async fn tag(&self, id: &str, owner: &OwnerTags) -> Result<()> {
         for tag in OWNER_TAGS.among(owner, Vec::new()) {
@@ -307,12 +320,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         if before.is_none() {
             self.check_creation(change.identity).await?;
         }
-        if after.is_none() {
-            let id = before.map(|before| before.id.clone());
-            let applied = self.objects.apply(change).await?;
-            id.iter().for_each(|id| self.api().passing.forget(id));
-            self.api().requested.note_deletion(id);
-            return Ok(applied);
+        if let (Some(before), None) = (before, &after) {
+            return self.remove(&before.id).await;
         }
         let (Some(before), Some(after)) = (before, after) else { return self.objects.apply(change).await };
         if let State::Failed(text) = &before.state

@@ -63,8 +63,8 @@ impl RequestedIds {
     }
 
     /// Stores that this process has deleted a load balancer.
-    pub(super) fn note_deletion(&self, id: Option<String>) {
-        self.deleted.lock().extend(id);
+    pub(super) fn note_deletion(&self, id: &str) {
+        self.deleted.lock().insert(id.to_owned());
     }
 
     /// Returns `true` if this process has deleted the load balancer.

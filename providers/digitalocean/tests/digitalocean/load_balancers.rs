@@ -234,3 +234,15 @@ async fn load_balancers_of_the_cluster_get_its_tag() {
     assert_eq!((harness.fake.changes(), harness.fake.count("GET /load_balancers") > 0), (Vec::new(), true));
     harness.fake.revoke_token(TOKEN);
 }
+
+#[tokio::test(start_paused = true)]
+async fn service_is_deleted_after_the_droplets_of_the_cluster() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.fake.delete_droplet(name)));
+    harness.delete(&provider, &service).await.unwrap();
+    assert!(harness.fake.load_balancers().is_empty());
+    harness.delete(&provider, &service).await.unwrap();
+}
