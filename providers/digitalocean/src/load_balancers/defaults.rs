@@ -11,7 +11,7 @@ use super::spec::Spec;
 const SIZE: &str = "size";
 const SIZE_UNIT: &str = "size_unit";
 const IDLE_TIMEOUT: &str = "http_idle_timeout_seconds";
-/// The API's defaults.
+/// The API's defaults for a load balancer of this kind.
 const DEFAULT_SIZE: &str = "lb-small";
 const DEFAULT_NODES: u32 = 1;
 const DEFAULT_IDLE_TIMEOUT: u32 = 60;

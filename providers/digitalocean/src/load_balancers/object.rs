@@ -68,7 +68,7 @@ pub(crate) struct LoadBalancer {
 pub(super) enum Unknown {
     /// The type: a load balancer of another product, such as `GLOBAL`, which no Service has.
     Type,
-    /// Another value, with the error.
+    /// Any other value, with the error of the parser.
     Value(String),
 }
 

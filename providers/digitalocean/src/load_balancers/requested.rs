@@ -39,7 +39,7 @@ pub(super) fn unknown(id: &str, what_to_do: &str) -> Error {
     Error::invalid(format!("annotation {key}: there is no load balancer {id} in this account; {what_to_do}"))
 }
 
-/// What is known about IDs that annotations name.
+/// IDs that annotations name, and that no load balancer has any more.
 #[derive(Debug, Default)]
 pub(crate) struct RequestedIds {
     unknown: Mutex<BTreeSet<String>>,

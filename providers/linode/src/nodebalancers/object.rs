@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) client_conn_throttle: u32,
     pub(crate) tags: Vec<String>,
     pub(crate) firewall_id: Option<u64>,
-    /// Where clients reach it: `the Internet` or `subnet 71`.
+    /// The network in which clients reach the NodeBalancer: `the Internet` or `subnet 71`.
     pub(crate) frontend: Option<String>,
 }
 
