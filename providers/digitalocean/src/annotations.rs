@@ -103,6 +103,20 @@ const SOURCES: Kind<Vec<String>> = Kind::of("a comma list of ip:ADDRESS and cidr
     items.iter().all(is_source).then(|| items.into_iter().map(str::to_owned).collect())
 });
 
+/// The IDs of load balancers. An empty value counts as unset.
+const IDS: Kind<String> =
+    Kind::of("the UUID of a load balancer, such as 4de7ac8b-495b-4884-9a69-1050c6793cd6", |text| {
+        if text.is_empty() { Some(String::new()) } else { load_balancer_id(text) }
+    });
+
+/// Returns the ID of a load balancer, as the API writes it, if the text is one.
+pub(crate) fn load_balancer_id(text: &str) -> Option<String> {
+    let text = text.trim();
+    let has_form = text.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
+    let is_id = has_form && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    is_id.then(|| text.to_ascii_lowercase())
+}
+
 const PORTS: Kind<Vec<u16>> = Kind::of("a comma list of port numbers", |text| {
     text.split(',').map(|item| item.trim().parse().ok().filter(|port| *port != 0)).collect()
 });
@@ -118,9 +132,9 @@ provider_kit::declare! {
     /// The annotations with other prefixes.
     pub OTHERS: "";
 
-    /// UUID of the load balancer. The controller sets it when it creates one. Set it yourself to have an existing load
+    /// ID of the load balancer. The controller sets it when it creates one. Set it yourself to have an existing load
     /// balancer adopted.
-    pub ID: String = "kubernetes.digitalocean.com/load-balancer-id";
+    pub ID: String = "kubernetes.digitalocean.com/load-balancer-id", kind(IDS);
     /// Stops managing the load balancer: it is no longer created, changed or deleted.
     pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false");
     /// Admits traffic to the Service in the worker firewall.
@@ -133,21 +147,26 @@ provider_kit::declare! {
 
     /// Name of the load balancer. A later change renames it.
     pub NAME: String = "name", kind(NAMES), default_description("`a` and the Service's UID");
-    /// Type of the load balancer. A later change replaces the load balancer, which then has a new address.
+    /// Type of the load balancer. A later change needs `allow-recreate`.
     pub TYPE: LoadBalancerType = "type", default_description("`DEFAULT_LB_TYPE`");
-    /// Network from which clients reach the load balancer. A later change replaces the load balancer, which then has a
-    /// new address.
+    /// Network from which clients reach the load balancer. A later change needs `allow-recreate`.
     pub NETWORK: Network = "network", default("EXTERNAL");
-    /// Address families of a new load balancer. A later change has no effect.
+    /// Permits the replacement of the load balancer, with another address, if another type or network requires it. The
+    /// new load balancer works before the old one is deleted. Not an annotation of the Go program.
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
+    /// Permits an interruption, in addition to `allow-recreate`: the old load balancer is deleted first, because the new
+    /// one needs its address. Not an annotation of the Go program.
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
+    /// Address families of a new load balancer. A later change has no effect, and gets a warning.
     pub NETWORK_STACK: NetworkStack = "network-stack",
         default_description("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
-    /// Subnet of a new load balancer. A later change has no effect.
+    /// Subnet of a new load balancer. A later change has no effect, and gets a warning.
     pub SUBNET: String = "subnet-uuid";
-    /// Your own address for a new load balancer. A later change has no effect.
+    /// Your own address for a new load balancer. A later change has no effect, and gets a warning.
     pub IP: Ipv4Addr = "ip", default_description("`spec.loadBalancerIP`");
     /// Size by name. Not together with `size-unit`.
     pub SIZE_SLUG: String = "size-slug", kind(SIZES);
-    /// Size in nodes of the load balancer; 0 means unset.
+    /// Size in nodes of the load balancer; 0 means unset. A load balancer is resized at most once an hour.
     pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), default_description("the API's: `1`");
     /// Protocol of all TCP ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");

@@ -14,6 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::config::Config;
+use crate::load_balancers::passing::PassingLoadBalancers;
+use crate::load_balancers::requested::RequestedIds;
 use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
@@ -70,6 +72,8 @@ pub(crate) async fn region_of_machine(metadata: &Transport) -> Result<String> {
 pub(crate) struct Api {
     pub(crate) http: Transport,
     region: Arc<OnceLock<String>>,
+    pub(crate) requested: Arc<RequestedIds>,
+    pub(crate) passing: Arc<PassingLoadBalancers>,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +83,12 @@ struct Region {
 
 impl Api {
     pub(crate) fn new(http: Transport) -> Self {
-        Self { http: http.error_mapping(error_mapping).paging(PAGING), region: Arc::default() }
+        Self {
+            http: http.error_mapping(error_mapping).paging(PAGING),
+            region: Arc::default(),
+            requested: Arc::default(),
+            passing: Arc::default(),
+        }
     }
 
     /// Reads a complete list with ordinary priority. The last segment of the path is also the field of the answer that

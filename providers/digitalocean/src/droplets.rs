@@ -29,6 +29,7 @@ pub(crate) struct Droplet {
     is_off: bool,
     size: Box<str>,
     region: Box<str>,
+    vpc: Option<Box<str>>,
     private: Option<Ipv4Addr>,
     public: Option<Ipv4Addr>,
     public_v6: Option<Ipv6Addr>,
@@ -41,6 +42,7 @@ struct DropletAnswer {
     status: Box<str>,
     size_slug: Box<str>,
     region: RegionAnswer,
+    vpc_uuid: Option<Box<str>>,
     networks: Option<Networks>,
 }
 
@@ -85,6 +87,7 @@ impl From<DropletAnswer> for Droplet {
             name: answer.name,
             size: answer.size_slug,
             region: answer.region.slug,
+            vpc: answer.vpc_uuid,
         }
     }
 }
@@ -100,8 +103,12 @@ impl Droplet {
         [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)].into_iter().flatten()
     }
 
-    fn has_address(&self, ip: IpAddr) -> bool {
-        self.private.map(IpAddr::V4).into_iter().chain(self.public_addresses()).any(|it| it == ip)
+    /// Returns `true` if the droplet has this address. A private address means something only in the region and VPC of the
+    /// cluster: droplets of other VPCs may have the same one.
+    fn has_address(&self, ip: IpAddr, region: Option<&str>, vpc: Option<&str>) -> bool {
+        let is_near = region.is_none_or(|region| region == &*self.region)
+            && vpc.is_none_or(|vpc| self.vpc.as_deref() == Some(vpc));
+        self.public_addresses().any(|it| it == ip) || is_near && self.private.map(IpAddr::V4) == Some(ip)
     }
 }
 
@@ -168,25 +175,41 @@ impl MachineSource for Api {
 }
 
 /// Machine source for Nodes, by droplets.
-pub(crate) struct Droplets(pub(crate) Inventory<Api>);
+pub(crate) struct Droplets {
+    pub(crate) inventory: Inventory<Api>,
+    pub(crate) api: Api,
+    /// The VPC of the cluster, if it is configured.
+    pub(crate) vpc: Option<String>,
+}
 
 impl Droplets {
     /// Returns the Nodes, each with the provider ID of its droplet if the Node's name is not the name but an address of
     /// a droplet.
-    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Arc<Node>> {
+    ///
+    /// # Errors
+    /// *Invalid*, for a Node whose address several droplets have.
+    async fn known_by_address(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<Arc<Node>>> {
         let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
-        let mut nodes = nodes.to_vec();
-        if nodes.iter().any(|node| address(node).is_some())
-            && let Ok(list) = self.0.snapshot(priority(request)).await
-        {
-            for node in &mut nodes {
-                let found = address(node).and_then(|ip| list.machines().iter().find(|it| it.has_address(ip)));
-                if let Some(droplet) = found {
-                    *node = Arc::new(Node { provider_id: IDS.write(&droplet.id).into(), ..(**node).clone() });
-                }
-            }
+        if !nodes.iter().any(|node| address(node).is_some()) {
+            return nodes.iter().cloned().map(Ok).collect();
         }
-        nodes
+        let Ok(list) = self.inventory.snapshot(priority(request)).await else {
+            return nodes.iter().cloned().map(Ok).collect();
+        };
+        let (region, vpc) = (self.api.region().ok(), self.vpc.as_deref());
+        let known = |node: &Arc<Node>| {
+            let Some(ip) = address(node) else { return Ok(Arc::clone(node)) };
+            let found: Vec<_> = list.machines().iter().filter(|it| it.has_address(ip, region, vpc)).collect();
+            match found.as_slice() {
+                [] => Ok(Arc::clone(node)),
+                [droplet] => Ok(Arc::new(Node { provider_id: IDS.write(&droplet.id).into(), ..(**node).clone() })),
+                [first, second, ..] => Err(Error::invalid(format!(
+                    "droplets {} ({}) and {} ({}) both have address {ip}; set DO_CLUSTER_VPC_ID to the VPC of the Nodes",
+                    first.name, first.id, second.name, second.id
+                ))),
+            }
+        };
+        nodes.iter().map(known).collect()
     }
 
     fn state(&self, found: Found<Droplet>, node: &Node, request: LookupRequest) -> Result<InstanceState> {
@@ -199,7 +222,7 @@ impl Droplets {
                 droplet.name, droplet.id
             )));
         }
-        Ok(self.0.state_of(found, node, request))
+        Ok(self.inventory.state_of(found, node, request))
     }
 }
 
@@ -207,7 +230,14 @@ impl Droplets {
 impl Instances for Droplets {
     async fn lookup(&self, nodes: &[Arc<Node>], request: LookupRequest) -> Vec<Result<InstanceState>> {
         let known = self.known_by_address(nodes, request).await;
-        let found = self.0.find_all(&known, request.fresh, priority(request)).await;
-        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, request)).collect()
+        let certain: Vec<_> = known.iter().filter_map(|node| node.as_ref().ok().cloned()).collect();
+        let found = self.inventory.find_all(&certain, request.fresh, priority(request)).await;
+        let mut found = found.into_iter();
+        let state = |(node, known): (&Arc<Node>, Result<Arc<Node>>)| {
+            known?;
+            let found = found.next().unwrap_or_else(|| Err(Error::other("the droplet was not looked up")));
+            self.state(found?, node, request)
+        };
+        nodes.iter().zip(known).map(state).collect()
     }
 }

@@ -13,9 +13,10 @@ use provider_kit::transport::Call;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::annotations::{FIREWALL_MANAGED, ID, NETWORK, Network, TYPE};
+use crate::annotations::{FIREWALL_MANAGED, NETWORK, Network, TYPE};
 use crate::api::Api;
 use crate::config::{FirewallConfig, LoadBalancerType};
+use crate::load_balancers::requested::id_of;
 use crate::load_balancers::spec::check_port;
 use crate::metrics::FirewallMetrics;
 
@@ -89,11 +90,11 @@ fn admit(rules: &mut Rules, protocol: &'static str, port: u16, peers: Peers) {
     rule.load_balancer_uids.extend(peers.load_balancer_uids);
 }
 
-/// Adds the rules that a Service needs.
+/// Adds the rules that a Service needs. `is_passing`: its load balancer passes packets on, whatever its annotations want.
 ///
 /// # Errors
 /// *Invalid*, with the mistake in the Service; then no rules are added for it.
-fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType) -> Result<()> {
+fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType, is_passing: bool) -> Result<()> {
     let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or_default();
     let mut annotations = Annotations::of(service);
     let is_managed = annotations.get(&FIREWALL_MANAGED) != Some(false);
@@ -111,7 +112,8 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
         }
         "LoadBalancer" => {
             annotations.finish()?;
-            if of != LoadBalancerType::RegionalNetwork || network != Network::External {
+            let wants = of == LoadBalancerType::RegionalNetwork && network == Network::External;
+            if !wants && !is_passing {
                 return Ok(());
             }
             let stated: BTreeSet<String> = configured_source_ranges(service)?.iter().map(ToString::to_string).collect();
@@ -120,8 +122,7 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
             for (protocol, port) in ports {
                 admit(rules, protocol, port.number, clients.clone());
             }
-            let checker =
-                ID.text_on(service).map(|id| Peers { load_balancer_uids: [id.to_owned()].into(), ..Peers::default() });
+            let checker = id_of(service).map(|id| Peers { load_balancer_uids: [id].into(), ..Peers::default() });
             admit(rules, "tcp", check_port(service), checker.unwrap_or_else(Peers::anywhere));
         }
         _ => {}
@@ -173,7 +174,8 @@ impl WorkerFirewall {
     pub(crate) fn desired(&self, services: &[Arc<Service>]) -> Firewall {
         let mut rules = Rules::new();
         for service in services {
-            if let Err(error) = admit_service(&mut rules, service, self.default) {
+            let is_passing = self.api.passing.has(service);
+            if let Err(error) = admit_service(&mut rules, service, self.default, is_passing) {
                 let text = format!("the worker firewall admits no traffic to it: {error}");
                 self.deduplicator.warn(true, EventSubject::Service(service), "FirewallConfigError", &text);
             }

@@ -46,7 +46,7 @@ impl DigitalOcean {
     #[must_use]
     pub fn new(config: Config, cloud: Transport, metadata: Transport) -> Self {
         let (api, cluster) = (Api::new(cloud), ClusterView::new(EVENT_SOURCE));
-        let droplets = Droplets(Inventory::new(api.clone()));
+        let droplets = Droplets { inventory: Inventory::new(api.clone()), api: api.clone(), vpc: config.vpc.clone() };
         let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
         let price = &["type", "size", "size_unit", "region"];
         let options = Options { targets_follow_addresses: true, annotates_id: true, price, ..Options::default() };

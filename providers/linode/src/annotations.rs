@@ -87,6 +87,11 @@ const STICKINESS: Kind<String> = Kind::of("one of none, table, http_cookie, sess
 const CHECKS: Kind<String> = Kind::of("one of none, connection, http, http_body", |text| {
     one_of(text, &["none", "connection", "http", "http_body"])
 });
+/// The paths that the API accepts.
+const PATHS: Kind<String> = Kind::of("a path of letters, digits and /-%?&=.", |text| {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"/-%?&=.".contains(&byte);
+    text.bytes().all(is_inner).then(|| text.to_owned())
+});
 const THROTTLE: Kind<u32> = Kind::of("a whole number from 0 to 20", |text| {
     Some(text.parse::<i64>().map_or(0, |number| u32::try_from(number.clamp(0, 20)).unwrap_or_default()))
 });
@@ -105,8 +110,8 @@ provider_kit::declare! {
     pub ALL: "service.beta.kubernetes.io/linode-loadbalancer-";
 
     /// ID of the NodeBalancer that the Service uses, instead of one that is created.
-    pub ID: u64 = "nodebalancer-id", lenient();
-    /// Kind of a new NodeBalancer. A later change has no effect.
+    pub ID: u64 = "nodebalancer-id", kind(Kind::number(1, i64::MAX));
+    /// Kind of a new NodeBalancer. A later change has no effect, and gets a warning.
     pub TYPE: NodeBalancerType = "nodebalancer-type", default_description("`--default-nodebalancer-type`"), lenient();
     /// Keeps the NodeBalancer when the Service is deleted or moves to another one.
     pub PRESERVE: bool = "preserve", default("false"), lenient();
@@ -128,11 +133,11 @@ provider_kit::declare! {
     /// Kind of health check of the backends.
     pub CHECK: String = "check-type", kind(CHECKS), default_description("`connection`, for UDP `none`");
     /// Path of `http` and `http_body` checks.
-    pub CHECK_PATH: String = "check-path", default("/");
+    pub CHECK_PATH: String = "check-path", kind(PATHS), default("/");
     /// Text that the answer to an `http_body` check must contain.
     pub CHECK_BODY: String = "check-body";
     /// Seconds between two health checks.
-    pub CHECK_INTERVAL: u32 = "check-interval", default("5");
+    pub CHECK_INTERVAL: u32 = "check-interval", kind(Kind::number(2, 3600)), default("5");
     /// Seconds that a check may take.
     pub CHECK_TIMEOUT: u32 = "check-timeout", kind(Kind::number(1, 30)), default("3");
     /// Failed checks until a backend is left out.
@@ -161,7 +166,7 @@ provider_kit::declare! {
     pub BACKEND_SUBNET: String = "backend-subnet-name", default_description("the first subnet of the configuration");
     /// ID of the subnet of the backends.
     pub BACKEND_SUBNET_ID: u64 = "backend-subnet-id";
-    /// ID of the VPC subnet in which a new NodeBalancer is reached, instead of the Internet.
+    /// ID of the VPC subnet in which a new NodeBalancer is reached, instead of the Internet. A later change is refused.
     pub FRONTEND_SUBNET_ID: u64 = "frontend-subnet-id";
     /// Label of the VPC of that subnet, with `frontend-subnet-name` and instead of the ID.
     pub FRONTEND_VPC: String = "frontend-vpc-name";

@@ -100,8 +100,7 @@ impl Vpcs {
         match by_id {
             false => Ok(self.catalog.named(vpc, |it| &it.label, Vpc::clone).await?.0),
             true => {
-                let all = self.catalog.list().await?;
-                let found = all.iter().find(|it| it.id.to_string() == vpc).cloned();
+                let found = self.catalog.select(|it| it.id.to_string() == vpc).await?.into_iter().next();
                 found.ok_or_else(|| Error::invalid(format!("--vpc-ids: there is no VPC {vpc}")))
             }
         }
@@ -181,7 +180,12 @@ impl Vpcs {
                     (*linode_id, address.clone(), address_range.clone(), ipv6_range.clone())
                 };
                 let list =
-                    self.api.list(call, Some(filter), &SharedPriority::default(), |it: VpcAddress| it, key).await?;
+                    self.api.list(call, Some(filter), &SharedPriority::default(), |it: VpcAddress| it, key).await;
+                // A VPC that was deleted and created again has another ID.
+                if list.as_ref().is_err_and(Error::is_not_found) {
+                    self.catalog.forget().await;
+                }
+                let list = list?;
                 // An API that ignores the filter answers with all subnets.
                 let is_ours = |it: &VpcAddress| it.subnet_id.is_none_or(|id| subnets.contains(&id));
                 found.extend(list.complete()?.into_items().into_iter().filter(is_ours));

@@ -198,6 +198,15 @@ impl CloudProfile for DigitalOceanCloud {
         Some(json!({"metadata": {"annotations": {"kubernetes.digitalocean.com/load-balancer-id": id}}}))
     }
 
+    fn add_twins(&self) -> bool {
+        self.0.copy_load_balancers();
+        true
+    }
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        let key = "service.beta.kubernetes.io/do-loadbalancer-network";
+        Some(json!({"metadata": {"annotations": {key: "INTERNAL"}}}))
+    }
+
     fn tamper(&self) -> bool {
         let all = self.0.load_balancers();
         all.iter().all(|it| {

@@ -271,13 +271,12 @@ fn beginning(attempt: &Attempt, body: &[u8]) -> String {
 }
 
 /// Returns the pause after a 429: as long as the cloud requests. Where requests come back one by one, the budget knows
-/// better than a time at which all of them are back.
+/// better than a time at which all of them are back, unless the cloud does not report how many are left.
 fn pause(headers: &HeaderMap, report: &RateLimitReport, refill: Refill) -> Option<Duration> {
-    let is_even = matches!(refill, Refill::Evenly(_));
-    let known = is_even && report.remaining.is_some();
+    let known = matches!(refill, Refill::Evenly(_)) && report.remaining.is_some();
     retry_after(headers).or_else(|| {
         let reset = report.reset.map(|reset| reset.clamp(Duration::from_secs(1), LONGEST_PAUSE));
-        (!known).then(|| reset.filter(|_| !is_even).unwrap_or(DEFAULT_PAUSE))
+        (!known).then(|| reset.unwrap_or(DEFAULT_PAUSE))
     })
 }
 

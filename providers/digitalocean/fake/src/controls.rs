@@ -68,6 +68,19 @@ impl Fake {
         Some(found.clone())
     }
 
+    /// Copies every load balancer, with its tags, as an operator does: the copies have other names, IDs and addresses.
+    pub fn copy_load_balancers(&self) {
+        let mut model = self.model();
+        for mut settings in objects(model.load_balancers.values()) {
+            settings["name"] = format!("twin-of-{}", settings["name"].as_str().unwrap_or_default()).into();
+            let tags = settings["tags"].as_array().into_iter().flatten();
+            let tags: Vec<String> = tags.filter_map(|tag| tag.as_str().map(str::to_owned)).collect();
+            settings["ipv6"] = json!("");
+            let id = model.insert_load_balancer(ACCOUNT, settings, &tags);
+            model.activate(&id);
+        }
+    }
+
     /// Deletes all load balancers of this name.
     pub fn delete_load_balancer(&self, name: &str) {
         self.model().load_balancers.retain(|_, it| it.object["name"] != name);

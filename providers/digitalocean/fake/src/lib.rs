@@ -40,6 +40,9 @@ pub const REGION: &str = "fra1";
 /// The default VPC of the region, in which droplets are created.
 pub const VPC: &str = "c33931f2-a26a-4e61-b85c-4e95a2ec431b";
 
+/// The time for which a new or resized load balancer cannot be resized.
+pub const RESIZE_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// Behaviour of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

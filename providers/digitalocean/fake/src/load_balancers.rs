@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use crate::RESIZE_INTERVAL;
 use crate::model::{Answer, ApiRequest, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
 use crate::settings::tags_of;
 
@@ -94,6 +96,7 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let ip = request.body["ip"].clone();
     settings["project_id"] = uuid(5, 1).into();
     let id = model.insert_load_balancer(&request.project, settings, &tags);
+    model.resized.insert(id.clone(), Instant::now());
     if let (Some(ip), Some(owned)) = (ip.as_str(), model.load_balancers.get_mut(&id)) {
         owned.object["ip"] = ip.into();
     }
@@ -106,6 +109,14 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
     let before = model.changeable(request)?.clone();
     let mut after = model.settings(&request.project, &request.body, Some(&before))?;
+    let is_resized = before["size_unit"] != after["size_unit"];
+    let is_recent = |at: &Instant| at.elapsed() < RESIZE_INTERVAL;
+    if is_resized && model.resized.get(request.id()).is_some_and(is_recent) {
+        return Err(invalid("load balancer can only be resized once every hour"));
+    }
+    if is_resized {
+        model.resized.insert(request.id().to_owned(), Instant::now());
+    }
     if request.body["validate_only"] != true {
         for key in ["id", "status", "ip", "ipv6", "created_at", "tags", "project_id"] {
             before.get(key).into_iter().for_each(|value| after[key] = value.clone());

@@ -37,6 +37,8 @@ pub(crate) struct Model {
     /// Load balancers with a background operation.
     pub(crate) running: Operations,
     pub(crate) busy: BTreeSet<String>,
+    /// The times at which load balancers got their size.
+    pub(crate) resized: BTreeMap<String, Instant>,
     made: u64,
 }
 
@@ -58,6 +60,7 @@ impl Model {
             tags: BTreeSet::new(),
             running: Operations::default(),
             busy: BTreeSet::new(),
+            resized: BTreeMap::new(),
             made: 0,
         }
     }

@@ -71,6 +71,11 @@ impl Model {
             settings["size_unit"] = 1.into();
         }
         self.check(account, &settings)?;
+        // Each size equates to a number of nodes.
+        if let Some(size) = settings["size"].as_str() {
+            let nodes = [("lb-medium", 3), ("lb-large", 6)].into_iter().find(|(name, _)| *name == size);
+            settings["size_unit"] = nodes.map_or(1, |(_, nodes)| nodes).into();
+        }
         settings["region"] = region(settings["region"].as_str().unwrap_or_default());
         Ok(settings)
     }

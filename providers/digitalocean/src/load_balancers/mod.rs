@@ -1,8 +1,12 @@
 //! Load balancers: the Service's spec, and the particulars of this cloud. The kit does the rest.
 
 mod certificates;
+mod defaults;
 pub(crate) mod disown;
+mod fixed;
 pub(crate) mod object;
+pub(crate) mod passing;
+pub(crate) mod requested;
 pub(crate) mod spec;
 mod targets;
 
@@ -17,14 +21,15 @@ use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::SharedPriority;
 use provider_kit::load_balancers::{
     Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming, Object,
-    ObjectApi, ObservedLoadBalancer, Operation, OwnerTags, Published, Query, Recovery, ResourceGraph, Scope, State,
-    WholeObjects,
+    ObjectApi, ObservedLoadBalancer, Operation, OwnerTags, Published, Query, Recovery, Replacement, ResourceGraph,
+    ResourceKey, Scope, State, WholeObjects,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority, Transport};
 
 use self::certificates::Certificates;
-use self::object::{LoadBalancer, OWNER_TAGS};
+use self::defaults::StatedSettings;
+use self::object::{LoadBalancer, OTHER_PRODUCT, OWNER_TAGS, UNREADABLE};
 use self::spec::{Certificate, Spec};
 use crate::annotations as key;
 use crate::api::Api;
@@ -68,11 +73,13 @@ impl ObjectApi for Api {
             .http
             .list(call, COLLECTION, &shared_priority, keep, |actual: &ObservedLoadBalancer| actual.id.clone())
             .await?;
-        let Some(id) = identity.legacy_owner.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
+        let Some(id) = identity.requested_id.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
-        found.extend(self.by_ids(std::slice::from_ref(id), Detail::Whole, keep).await?);
+        let by_id = self.by_ids(std::slice::from_ref(id), Detail::Whole, keep).await?;
+        self.requested.note(id, !by_id.is_empty());
+        found.extend(by_id);
         Ok(ListResult::of(found))
     }
 }
@@ -83,13 +90,15 @@ pub(crate) struct DigitalOceanLoadBalancers {
     config: Config,
     certificates: Certificates,
     deduplicator: EventDeduplicator,
+    stated: StatedSettings,
 }
 
 impl DigitalOceanLoadBalancers {
     pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
         let (certificates, deduplicator) =
             (Certificates::new(api.clone()), EventDeduplicator::new(cluster.events().clone()));
-        Self { objects: WholeObjects::new(api.clone(), Arc::new(api)), config, certificates, deduplicator }
+        let objects = WholeObjects::new(api.clone(), Arc::new(api));
+        Self { objects, config, certificates, deduplicator, stated: StatedSettings::default() }
     }
 
     fn api(&self) -> &Api {
@@ -101,6 +110,60 @@ impl DigitalOceanLoadBalancers {
         error
     }
 
+    /// Returns `true` for a load balancer with the tag of another cluster.
+    fn is_of_another_cluster(&self, observed: &ObservedLoadBalancer) -> bool {
+        let settings = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+        let tags = settings.and_then(|it| it.get("tags")).and_then(|tags| tags.as_array());
+        let mut tags = tags.into_iter().flatten().filter_map(|tag| tag.as_str());
+        tags.any(|tag| tag.starts_with("k8s:") && Some(tag) != self.config.cluster_tag().as_deref())
+    }
+
+    /// Refuses to sync a load balancer that the Service shows, while its annotation names another one that does not exist.
+    fn check_requested(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+        let shows = |ip: &String| observed.ingress.iter().any(|it| it.ip.as_ref() == Some(ip));
+        let is_shown = provider_kit::status::shown(identity.service).iter().filter_map(|it| it.ip.as_ref()).any(shows);
+        match identity.requested_id.as_ref().filter(|id| **id != observed.id && is_shown) {
+            Some(id) if self.api().requested.is_unknown(id) => {
+                Err(requested::unknown(id, &format!("set {} to keep {}", observed.id, observed.place())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
+    /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
+    /// annotation has the ID, too, or this process has deleted it.
+    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+        let Some(id) = &identity.requested_id else { return Ok(()) };
+        let is_ours = self.api().requested.was_deleted(id) || requested::was_created(identity.service, id);
+        if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
+            return Ok(());
+        }
+        let call = Call::get(LoadBalancer::PATHS.item, &[id]).inside("load_balancer");
+        match self.api().http.find::<LoadBalancer>(call).await? {
+            None => Err(requested::unknown(id, "remove the annotation to have a new one created")),
+            Some(found) if found.head().kind == OTHER_PRODUCT => Err(Error::invalid(format!(
+                "annotation {}: {} is of a type that is not possible for Services; possible are REGIONAL and REGIONAL_NETWORK",
+                key::ID.key(),
+                found.head().place()
+            ))),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Deletes a load balancer. An answer of the API that confirms the deletion needs no control read, for which the machines
+    /// of the cluster may be missing.
+    async fn remove(&self, id: &str) -> Result<Applied> {
+        let applied = match self.api().http.send(Call::delete(LoadBalancer::PATHS.item, &[id])).await {
+            Ok(_) => Applied::ReadAgain,
+            Err(error) if error.is_not_found() => Applied::Gone,
+            Err(error) => return Err(error),
+        };
+        self.api().passing.forget(id);
+        self.api().requested.note_deletion(id);
+        Ok(applied)
+    }
+
     /// Adds the owner tags that a load balancer lacks.
     async fn tag(&self, id: &str, owner: &OwnerTags) -> Result<()> {
         for tag in OWNER_TAGS.among(owner, Vec::new()) {
@@ -110,9 +173,20 @@ impl DigitalOceanLoadBalancers {
     }
 }
 
+/// Returns `true` if the Service needs no load balancer any more.
+fn is_leaving(service: &Service) -> bool {
+    let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
+}
+
 /// Returns the text of a field of the load balancer itself.
 fn text<'a>(graph: Option<&'a ResourceGraph>, field: &str) -> Option<&'a str> {
     graph?.balancer_attributes()?.text(field)
+}
+
+/// Returns `true` for a load balancer with a value that this program cannot read, and therefore does not write.
+fn is_unreadable(observed: &ObservedLoadBalancer) -> bool {
+    matches!(&observed.state, State::Failed(text) if text.starts_with(UNREADABLE))
 }
 
 #[async_trait]
@@ -124,8 +198,11 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
-        let id = key::ID.text_on(service).map(str::to_owned);
-        Naming { name: name_of(service), legacy_owner: id.clone(), requested_id: id, ..Naming::of(service) }
+        let id = requested::id_of(service);
+        // A load balancer of the Go program whose ID the Service has lost is found by its name when it is deleted.
+        let legacy_name = || is_leaving(service).then(|| default_load_balancer_name(service));
+        let legacy_owner = id.clone().or_else(legacy_name);
+        Naming { name: name_of(service), legacy_owner, requested_id: id, ..Naming::of(service) }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -139,6 +216,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
         wanted.network_stack = Some(chosen.stack);
         if input.scope == Scope::Everything {
+            self.stated.note(request.service.metadata.uid.as_deref().unwrap_or_default(), spec);
             wanted.region = Some(self.api().region()?.to_owned());
             wanted.tags.extend(self.config.cluster_tag());
             if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
@@ -150,58 +228,71 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
                 self.deduplicator.warn(true, EventSubject::Service(request.service), "QuestionableAnnotation", warning);
             }
         }
-        self.objects.desired(&wanted, chosen.targets)
+        let mut graph = self.objects.desired(&wanted, chosen.targets)?;
+        if input.scope == Scope::Targets {
+            graph.resources.retain(|resource, _| matches!(resource, ResourceKey::Pool(_)));
+        }
+        Ok(graph)
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
-        self.objects.read(query).await
+        let found = self.objects.read(query).await?;
+        let Query::Owner(identity) = query else { return Ok(found) };
+        let name = default_load_balancer_name(identity.service);
+        if identity.legacy_owner.as_ref() != Some(&name) {
+            return Ok(found);
+        }
+        let mut found = found.complete()?.into_items();
+        for actual in &mut found {
+            if actual.name == name && actual.owner_tags == OwnerTags::default() && !self.is_of_another_cluster(actual) {
+                actual.legacy_owner = Some(name.clone());
+            }
+        }
+        Ok(ListResult::of(found))
     }
 
-    /// Keeps the observed value of settings that the user does not state: a changed default must not replace a load
-    /// balancer. A certificate that the cloud renewed stays as well.
+    /// Refuses settings that the API cannot change, and keeps a certificate that the cloud renewed.
     fn fit(
         &self,
         mut desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _: &Identity<'_>,
+        identity: &Identity<'_>,
         spec: &Spec,
     ) -> Result<ResourceGraph> {
-        for (name, key, is_stated) in
-            [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
-        {
-            let (wanted, has) = (text(Some(&desired), name), text(observed.graph.as_ref(), name));
-            if let (Some(wanted), Some(has), false) = (wanted, has, is_stated)
-                && wanted != has
-            {
-                return Err(Error::invalid(format!(
-                    "load balancer {} ({}) is {has}, and the default is {wanted}: set annotation {key}: {has} to keep it, or \
-                     {key}: {wanted} to have it replaced, with another address",
-                    observed.name, observed.id
-                )));
-            }
+        // A sync of targets alone has no settings.
+        if desired.balancer_attributes().is_none() {
+            return Ok(desired);
+        }
+        self.check_requested(identity, observed)?;
+        let is_own = observed.owner_tags == identity.owner_tags() || observed.legacy_owner == identity.legacy_owner;
+        fixed::check(&desired, observed, spec, is_own)?;
+        for warning in fixed::ignored(observed, spec) {
+            self.deduplicator.warn(true, EventSubject::Service(identity.service), "SettingIgnored", &warning);
         }
         self.certificates.keep_renewed(&mut desired, observed);
-        Ok(desired)
+        Ok(self.stated.apply(desired, observed, identity.uid(), spec))
     }
 
     fn adopts(&self, observed: &ObservedLoadBalancer, _: &Identity<'_>) -> Adoption {
-        let tags =
-            observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|it| it.get("tags").cloned());
-        let tags: Vec<String> = tags.and_then(|tags| serde_json::from_value(tags).ok()).unwrap_or_default();
-        let is_others = |tag: &String| tag.starts_with("k8s:") && Some(tag) != self.config.cluster_tag().as_ref();
-        match tags.iter().find(|tag| is_others(tag)) {
-            Some(_) => Adoption::RefuseUnless(format!(
+        if observed.kind == OTHER_PRODUCT || is_unreadable(observed) {
+            return Adoption::Refuse;
+        }
+        match self.is_of_another_cluster(observed) {
+            true => Adoption::RefuseUnless(format!(
                 "or set annotation {}: {} if it is this cluster's",
                 key::ID.key(),
                 observed.id
             )),
-            None => Adoption::Adopt,
+            false => Adoption::Adopt,
         }
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
+        self.api().passing.note(observed, service);
         let kind = text(observed.graph.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
+        let created = requested::created_to_write(service, &observed.id);
+        annotations.extend(created.map(|id| (requested::CREATED, Some(id))));
         annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
         if let Some(Certificate::Id(stated)) = &spec.certificate {
             let renewed = self.certificates.renewed(stated, observed);
@@ -226,7 +317,18 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let (before, after) = (change.actual, change.outcome_of_all());
+        if before.is_none() {
+            self.check_creation(change.identity).await?;
+        }
+        if let (Some(before), None) = (before, &after) {
+            return self.remove(&before.id).await;
+        }
         let (Some(before), Some(after)) = (before, after) else { return self.objects.apply(change).await };
+        if let State::Failed(text) = &before.state
+            && is_unreadable(before)
+        {
+            return Err(Error::other(format!("{} cannot be changed: {text}", before.place())));
+        }
         if let Some(Certificate::Id(stated)) = &spec.certificate
             && self.certificates.decide(stated, before).await?
         {
@@ -238,20 +340,24 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
                 return Ok(Applied::all(change, after));
             }
         }
-        // The API cannot change these settings in place.
-        let differs = |field: &&str| text(before.graph.as_ref(), field) != text(after.graph.as_ref(), field);
-        if !["type", "network"].iter().any(differs) {
-            return self.objects.apply(change).await;
-        }
-        tracing::warn!(id = before.id, name = before.name, "a load balancer is replaced: its type or network changed");
-        self.api().http.remove(Call::delete(LoadBalancer::PATHS.item, &[&before.id])).await?;
-        // After a *conflict*, the engine reads and plans again, and creates the new load balancer.
-        Err(Error::conflict(format!("load balancer {} was deleted to be created again", before.name)))
+        self.objects.apply(change).await
+    }
+
+    /// Replaces a load balancer of another type or network, which the API cannot change, if the user allows it.
+    fn replacement(
+        &self,
+        desired: &ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        service: &Service,
+        spec: &Spec,
+    ) -> Result<Replacement> {
+        self.api().passing.note(observed, service);
+        if is_unreadable(observed) { Ok(Replacement::None) } else { fixed::replacement(desired, observed, spec) }
     }
 
     /// Replaces only a load balancer that never worked, because users would lose the address of any other.
     fn recovery(&self, observed: &ObservedLoadBalancer, service: &Service) -> Recovery {
-        let shows_none = provider_kit::status::shown(service).is_empty();
+        let shows_none = provider_kit::status::shown(service).is_empty() && !is_unreadable(observed);
         if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }
     }
 }

@@ -2,7 +2,8 @@
 
 use provider_kit::load_balancers::{Field, Object, ObservedLoadBalancer, Paths, Resource, State, Targets, numeric};
 use provider_kit::text_tags::TextTags;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::annotations as key;
 use crate::annotations::{Network, NetworkStack, Protocol};
@@ -10,8 +11,12 @@ use crate::config::LoadBalancerType;
 
 /// A load balancer. A field that is `None` is left out of requests, and stays unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, remote = "Self")]
 pub(crate) struct LoadBalancer {
+    /// The part that this program does not know, if the load balancer cannot be read as a whole. Such a load balancer is
+    /// never written.
+    #[serde(skip)]
+    pub(super) unknown: Option<Unknown>,
     #[serde(skip_serializing)]
     pub(crate) id: String,
     #[serde(skip_serializing)]
@@ -56,6 +61,70 @@ pub(crate) struct LoadBalancer {
     pub(crate) droplet_ids: Targets,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
+}
+
+/// A part of a load balancer that this program does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// The type: a load balancer of another product, such as `GLOBAL`, which no Service has.
+    Type,
+    /// Any other value, with the error of the parser.
+    Value(String),
+}
+
+/// [`ObservedLoadBalancer::kind`] of load balancers of another product.
+pub(crate) const OTHER_PRODUCT: &str = "other";
+
+impl Serialize for LoadBalancer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// Reads any load balancer that the API shows, which has an ID: one that this program cannot read must not fail the list
+/// of all.
+impl<'de> Deserialize<'de> for LoadBalancer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = without_nulls(Value::deserialize(deserializer)?);
+        let is_shown = object["id"].is_string();
+        // Both say the same, and a request states only one.
+        if is_shown
+            && object["size_unit"].as_u64() > Some(0)
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("size");
+        }
+        let error = match Self::deserialize(&object) {
+            Ok(it) => return Ok(it),
+            Err(error) if is_shown => error,
+            Err(error) => return Err(serde::de::Error::custom(error)),
+        };
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let is_known = object.get("type").is_none_or(|kind| LoadBalancerType::deserialize(kind).is_ok());
+        let unknown = if is_known { Unknown::Value(error.to_string()) } else { Unknown::Type };
+        let tags = object["tags"].as_array().into_iter().flatten();
+        Ok(Self {
+            unknown: Some(unknown),
+            id: text("id"),
+            name: text("name"),
+            status: text("status"),
+            ip: Some(text("ip")).filter(|ip| !ip.is_empty()),
+            tags: tags.filter_map(|tag| Some(tag.as_str()?.to_owned())).collect(),
+            ..Self::default()
+        })
+    }
+}
+
+/// Removes `null` members: they count as absent.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let stated = fields.into_iter().filter(|(_, value)| !value.is_null());
+            stated.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().filter(|item| !item.is_null()).map(without_nulls).collect(),
+        plain => plain,
+    }
 }
 
 /// A port of the load balancer, and the port of the targets that its traffic goes to.
@@ -137,9 +206,14 @@ impl Object for LoadBalancer {
         Paths { collection: "/v2/load_balancers", item: "/v2/load_balancers/{id}", envelope: Some("load_balancer") };
 
     fn head(&self) -> ObservedLoadBalancer {
-        let state = match self.status.as_str() {
-            "new" => State::Busy,
-            "errored" => State::Failed("the cloud could not create it (status errored)".to_owned()),
+        if self.unknown == Some(Unknown::Type) {
+            let (id, name) = (self.id.clone(), self.name.clone());
+            return ObservedLoadBalancer { id, name, kind: OTHER_PRODUCT, ..ObservedLoadBalancer::default() };
+        }
+        let state = match (&self.unknown, self.status.as_str()) {
+            (Some(Unknown::Value(error)), _) => State::Failed(format!("{UNREADABLE}: {error}")),
+            (_, "new") => State::Busy,
+            (_, "errored") => State::Failed("the cloud could not create it (status errored)".to_owned()),
             _ => State::Ready,
         };
         let addresses = self.ip.iter().chain([&self.ipv6]).filter(|ip| !ip.is_empty());
@@ -178,6 +252,9 @@ impl Object for LoadBalancer {
         &mut self.droplet_ids
     }
 }
+
+/// The beginning of the state of a load balancer that cannot be read.
+pub(crate) const UNREADABLE: &str = "it has a value that this program does not know";
 
 /// The path under which kube-proxy answers health checks.
 pub(crate) const KUBE_PROXY_PATH: &str = "/healthz";

@@ -25,6 +25,9 @@ pub(crate) struct Spec {
     /// If set, an annotation sets the type; the next flag is the same for the network.
     pub(crate) states_type: bool,
     pub(crate) states_network: bool,
+    /// If set, the load balancer may be replaced; the next flag also permits an interruption.
+    pub(crate) allows_recreation: bool,
+    pub(crate) allows_interruption: bool,
     /// The name that the Service shows instead of addresses.
     pub(crate) hostname: Option<String>,
     /// Warnings for the user about settings that work.
@@ -96,15 +99,45 @@ impl Spec {
                 .mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
         }
         // Read to report an invalid value, although it is not used here.
+        annotations.get(&key::ID);
         annotations.get(&key::NAME);
         annotations.get(&key::DISOWN);
         annotations.get(&key::FIREWALL_MANAGED);
+        if certificate.is_some()
+            && kind == LoadBalancerType::Regional
+            && !load_balancer.forwarding_rules.iter().any(ForwardingRule::ends_tls)
+        {
+            let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PORTS.key());
+            annotations.warning(format!(
+                "annotation {id} or {} has no effect: no port of the Service speaks TLS; add port 443, or set annotation {tls}",
+                key::CERTIFICATE_NAME.key()
+            ));
+        }
+        let affinity = service.spec.as_ref().and_then(|spec| spec.session_affinity.as_deref());
+        if affinity == Some("ClientIP") && kind == LoadBalancerType::Regional {
+            annotations.warning(format!(
+                "sessionAffinity: ClientIP has no effect on the load balancer, which sends its own address to Nodes; set annotation \
+                 {}: cookies for HTTP",
+                key::STICKY_TYPE.key()
+            ));
+        }
         let hostname = annotations.get(&key::HOSTNAME).filter(|name| !name.is_empty());
         annotations.unknown(key::PREFIX, key::ALL);
         annotations.unknown(key::DISOWN_PREFIX, key::OTHERS);
         annotations.unknown(key::CLUSTER_PREFIX, key::OTHERS);
+        let allows_recreation = annotations.get(&key::ALLOW_RECREATE).unwrap_or_default();
+        let allows_interruption = annotations.get(&key::ALLOW_INTERRUPTION).unwrap_or_default();
         let warnings = annotations.warnings().to_vec();
-        annotations.parsed(Self { load_balancer, certificate, states_type, states_network, hostname, warnings })
+        annotations.parsed(Self {
+            load_balancer,
+            certificate,
+            states_type,
+            states_network,
+            allows_recreation,
+            allows_interruption,
+            hostname,
+            warnings,
+        })
     }
 
     /// Returns `true` if a rule ends TLS.
@@ -244,6 +277,15 @@ fn network_rule(port: ServicePort, annotations: &mut Annotations<'_>) -> Forward
 
 fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
     if annotations.get(&key::STICKY_TYPE) != Some(true) {
+        for (setting, is_set) in [
+            (key::STICKY_NAME.key(), annotations.is_set(&key::STICKY_NAME)),
+            (key::STICKY_TTL.key(), annotations.is_set(&key::STICKY_TTL)),
+        ] {
+            if is_set {
+                let kind = key::STICKY_TYPE.key();
+                annotations.warning(format!("annotation {setting} has no effect without annotation {kind}: cookies"));
+            }
+        }
         return StickySessions::default();
     }
     let (has_name, has_lifetime) = (annotations.is_set(&key::STICKY_NAME), annotations.is_set(&key::STICKY_TTL));
@@ -283,6 +325,20 @@ fn health_check(service: &Service, ports: &[ServicePort], annotations: &mut Anno
         (annotations.get(&key::CHECK_PORT), annotations.get(&key::CHECK_PATH).filter(|path| !path.is_empty()));
     let protocol = annotations.get(&key::CHECK_PROTOCOL);
     if !annotations.is_set(&key::CHECK_OVERRIDE) {
+        for (setting, is_set) in [
+            (key::CHECK_PORT.key(), wanted.is_some()),
+            (key::CHECK_PATH.key(), path.is_some()),
+            (key::CHECK_PROTOCOL.key(), protocol.is_some()),
+        ] {
+            if is_set {
+                annotations.warning(format!(
+                    "annotation {setting} has no effect without annotation {}: health checks are those of kube-proxy, HTTP on \
+                     port {} with path {KUBE_PROXY_PATH}",
+                    key::CHECK_OVERRIDE.key(),
+                    check.port
+                ));
+            }
+        }
         return check;
     }
     let mut tcp = ports.iter().filter(|port| port.protocol == "TCP");

@@ -189,6 +189,25 @@ async fn wrong_annotations_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn settings_without_the_one_that_enables_them_get_a_warning() {
+    for (annotations, expected) in [
+        (vec![("healthcheck-port", "80")], "healthcheck-port has no effect without"),
+        (vec![("healthcheck-protocol", "tcp")], "healthcheck-protocol has no effect without"),
+        (vec![REGIONAL, ("sticky-sessions-cookie-name", "a")], "cookie-name has no effect without"),
+        (vec![REGIONAL, ("certificate-id", "c")], "no port of the Service speaks TLS"),
+    ] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let port = json!({"ports": [{"port": 80, "nodePort": 30080}], "sessionAffinity": "ClientIP"});
+        harness.ensure(&provider, &mut service_of(&annotations, port)).await.unwrap();
+        let events = harness.events();
+        let has = |text: &str| events.iter().any(|it| it.starts_with("QuestionableAnnotation") && it.contains(text));
+        assert!(has(expected), "{expected}: {events:?}");
+        assert_eq!(has("sessionAffinity"), annotations.contains(&REGIONAL), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_annotation_that_nobody_reads_is_told_in_an_event() {
     let harness = Harness::new();
     let provider = harness.started().await;

@@ -3,6 +3,7 @@
 use cloud_provider::{CloudProvider, Severity};
 use digitalocean_fake::{Fault, TOKEN};
 use provider_digitalocean::config::Config;
+use provider_kit::transport::Call;
 
 use crate::harness::Harness;
 
@@ -69,4 +70,16 @@ async fn doctor_finds_a_token_that_may_not_write_and_what_does_not_exist() {
     assert_eq!(failed, ["rate limit", "token", "VPC"]);
     let findings = Harness::new().provider().diagnose().await;
     assert!(findings.iter().all(|it| it.severity == Severity::Ok), "{findings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_with_only_the_time_of_the_next_request_pauses_until_then() {
+    let harness = Harness::new();
+    let setup = harness.setup();
+    let answer = || async { (axum::http::StatusCode::TOO_MANY_REQUESTS, [("ratelimit-reset", "120")]) };
+    let router = axum::Router::new().fallback(answer);
+    let cloud = provider_digitalocean::cloud(&Config::read(&setup).unwrap(), &setup).unwrap();
+    let cloud = cloud.service(router).build().unwrap();
+    let error = cloud.send(Call::get("/v2/account", &[])).await.unwrap_err();
+    assert!(error.retry_after().is_some_and(|pause| pause.as_secs() >= 119), "{error:?}");
 }

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 use crate::harness::{Harness, service_of};
 
+/// IDs of load balancers.
+const ONE: &str = "4de7ac8b-495b-4884-9a69-1050c6793cd6";
+const TWO: &str = "56775c3f-04ab-4fb3-a7ed-40ef9bc8eece";
+
 fn harness() -> Harness {
     Harness::new().set("PUBLIC_ACCESS_FIREWALL_NAME", "workers").set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s,k8s:worker")
 }
@@ -51,8 +55,8 @@ async fn it_admits_node_ports_and_what_network_load_balancers_need() {
             service_of(&[(managed, "false")], json!({"type": "NodePort", "ports": port(31003, "TCP")})),
             service_of(&[], json!({"type": "ClusterIP"})),
             service_of(&[("type", "REGIONAL")], json!({})),
-            service_of(&[(id, "lb-1")], json!({"loadBalancerSourceRanges": ["198.51.100.0/24"]})),
-            service_of(&[(id, "lb-2")], json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]})),
+            service_of(&[(id, ONE)], json!({"loadBalancerSourceRanges": ["198.51.100.0/24"]})),
+            service_of(&[(id, TWO)], json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]})),
             service_of(&[("type", "GLOBAL")], json!({})),
         ],
     );
@@ -60,7 +64,7 @@ async fn it_admits_node_ports_and_what_network_load_balancers_need() {
     settle().await;
     let any = "0.0.0.0/0,::/0";
     let expected = [
-        "tcp 10256 lb-1,lb-2".to_owned(),
+        format!("tcp 10256 {ONE},{TWO}"),
         format!("tcp 31000 {any}"),
         "tcp 443 198.51.100.0/24".to_owned(),
         "tcp 80 198.51.100.0/24".to_owned(),
@@ -94,4 +98,29 @@ async fn it_follows_services_and_mends_what_was_changed_by_hand() {
     });
     tokio::time::sleep(Duration::from_secs(330)).await;
     assert_eq!((rules(&harness).len(), &harness.fake.firewalls()[0]["droplet_ids"]), (2, &json!([7])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_admits_packets_as_long_as_a_network_load_balancer_passes_them_on() {
+    let harness = harness();
+    let provider = harness.started().await;
+    let mut service = service_of(&[], json!({}));
+    harness.ensure(&provider, &mut service).await.unwrap();
+    set(&harness, vec![service.clone()]);
+    settle().await;
+    let before = rules(&harness);
+    assert!(before.contains(&"tcp 80 0.0.0.0/0,::/0".to_owned()), "{before:?}");
+    // The replacement is not allowed, so that the load balancer stays in use.
+    crate::harness::set(&mut service, "type", "REGIONAL");
+    set(&harness, vec![service.clone()]);
+    settle().await;
+    assert_eq!(rules(&harness), before);
+    harness.ensure(&provider, &mut service).await.unwrap_err();
+    settle().await;
+    assert_eq!(rules(&harness), before);
+
+    crate::harness::set(&mut service, "allow-recreate", "true");
+    harness.ensure(&provider, &mut service).await.unwrap();
+    settle().await;
+    assert_eq!(rules(&harness), Vec::<String>::new());
 }

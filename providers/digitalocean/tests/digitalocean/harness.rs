@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, CloudProvider, Cluster, Context, Environment, LoadBalancerStatus, Node, NodeAddress, Result, Service,
-    Setup,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
 use provider_digitalocean::config::Config;
@@ -92,6 +92,26 @@ impl Harness {
         self.cluster.ensure(provider, &cluster(), service).await
     }
 
+    /// Syncs a Service while other Services exist.
+    pub(crate) async fn ensure_beside(
+        &self,
+        provider: &DigitalOcean,
+        service: &Service,
+        others: &[Service],
+    ) -> Result<Option<LoadBalancerStatus>> {
+        self.cluster.set_services([service.clone()].into_iter().chain(others.iter().cloned()));
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().ensure(request).await
+    }
+
+    /// Sets the targets of a Service to the Nodes.
+    pub(crate) async fn update_targets(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().update_targets(request).await
+    }
+
     pub(crate) async fn delete(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
         self.cluster.delete(provider, &cluster(), service).await
     }
@@ -106,6 +126,12 @@ impl Harness {
 
 pub(crate) fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+/// Sets an annotation: without the prefix, unless the key has a slash.
+pub(crate) fn set(service: &mut Service, key: &str, value: &str) {
+    let full = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
+    service.metadata.annotations.get_or_insert_default().insert(full, value.to_owned());
 }
 
 /// Returns a Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.

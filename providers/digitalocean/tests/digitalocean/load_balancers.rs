@@ -84,29 +84,6 @@ async fn a_change_waits_while_the_load_balancer_is_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_type_replaces_the_load_balancer_if_the_user_states_it() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let before = harness.load_balancer()["id"].clone();
-    service.metadata.annotations.as_mut().unwrap().insert(format!("{PREFIX}type"), "REGIONAL".to_owned());
-    let status = harness.ensure(&provider, &mut service).await.unwrap();
-    let after = harness.load_balancer();
-    assert_ne!(after["id"], before);
-    assert_eq!(
-        (&after["type"], &json!(service.metadata.annotations.as_ref().unwrap()[ID])),
-        (&json!("REGIONAL"), &after["id"])
-    );
-    assert_eq!(shown(&status)[0], after["ip"].as_str().unwrap());
-
-    service.metadata.annotations.as_mut().unwrap().remove(&format!("{PREFIX}type"));
-    let error = harness.ensure(&provider, &mut service).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("type: REGIONAL to keep it"), "{error}");
-    assert_eq!(harness.load_balancer()["id"], after["id"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_the_go_program_made_is_accepted_with_no_change() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -256,4 +233,16 @@ async fn load_balancers_of_the_cluster_get_its_tag() {
     tokio::time::sleep(Duration::from_secs(30 * 60)).await;
     assert_eq!((harness.fake.changes(), harness.fake.count("GET /load_balancers") > 0), (Vec::new(), true));
     harness.fake.revoke_token(TOKEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_is_deleted_after_the_droplets_of_the_cluster() {
+    let harness = Harness::new();
+    let provider = harness.started().await;
+    let mut service = service(&[]);
+    harness.ensure(&provider, &mut service).await.unwrap();
+    ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.fake.delete_droplet(name)));
+    harness.delete(&provider, &service).await.unwrap();
+    assert!(harness.fake.load_balancers().is_empty());
+    harness.delete(&provider, &service).await.unwrap();
 }

@@ -8,5 +8,7 @@ mod contract;
 mod firewall;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod reference;
+mod replacement;

@@ -70,6 +70,34 @@ async fn what_is_no_droplet_of_this_account_is_an_error_and_not_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_named_by_its_private_address_is_the_droplet_in_the_vpc_of_the_cluster() {
+    let name = "10.110.0.1";
+    for (vpc, region, expected) in [
+        ("other", "fra1", "both have address"),
+        ("other", "nyc3", ""),
+        (digitalocean_fake::VPC, "fra1", "both have address"),
+    ] {
+        let harness = Harness::new();
+        let ours = harness.fake.droplet("worker-1").unwrap();
+        // The other droplet comes first in the list.
+        harness.fake.change_droplet("worker-1", |it| (it.vpc_uuid, it.region) = (vpc.to_owned(), region.to_owned()));
+        harness.fake.change_droplet("worker-2", |it| it.private_v4.clone_from(&ours.private_v4));
+        let outcome = look_up(&harness, name, "").await;
+        match outcome {
+            Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
+                assert!(expected.is_empty(), "{vpc} {region}");
+                assert_eq!(metadata.node_addresses[0].address, "worker-2".into());
+            }
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        let harness = harness.set("DO_CLUSTER_VPC_ID", digitalocean_fake::VPC);
+        let outcome = look_up(&harness, name, "").await;
+        assert_eq!(outcome.is_err(), vpc == digitalocean_fake::VPC && region == "fra1", "{vpc}: {outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_nodes_are_read_with_pages_of_200() {
     let harness = Harness::new();
     (0..998).for_each(|number| drop(harness.fake.add_droplet(&format!("node-{number}"))));

@@ -20,21 +20,68 @@ pub(crate) fn firewalls(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     page(request, cloud.firewalls.clone())
 }
 
+fn is_of_length(it: &Value, from: usize, to: usize) -> bool {
+    it.as_str().is_some_and(|it| (from..=to).contains(&it.len()))
+}
+
+fn is_one_of(it: &Value, all: &[&str]) -> bool {
+    all.iter().any(|known| it == known)
+}
+
 fn check_rules(rules: &Value) -> Result<(), Refused> {
-    let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
-    for rule in array(&rules["inbound"]) {
-        let mut addresses = array(&rule["addresses"]["ipv4"]).chain(array(&rule["addresses"]["ipv6"])).peekable();
-        let is_known = ["TCP", "UDP"].iter().any(|it| rule["protocol"] == **it);
-        let is_labelled = rule["label"].as_str().is_some_and(|it| (3..=32).contains(&it.len()));
-        if !is_known || !is_labelled || addresses.peek().is_none() || !addresses.all(is_range) {
-            return Err(refuse("rules.inbound: invalid rule"));
+    if array(&rules["inbound"]).count() > 25 {
+        return Err(refuse("rules.inbound: Must have at most 25 rules"));
+    }
+    for policy in ["inbound_policy", "outbound_policy"] {
+        if !is_one_of(&rules[policy], &["ACCEPT", "DROP"]) {
+            return Err(refuse(&format!("rules.{policy}: Must be one of ACCEPT, DROP")));
         }
     }
-    if rules["inbound_policy"].is_string() { Ok(()) } else { Err(refuse("rules.inbound_policy: is required")) }
+    array(&rules["inbound"]).chain(array(&rules["outbound"])).try_for_each(check_rule)
+}
+
+fn check_rule(rule: &Value) -> Result<(), Refused> {
+    let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
+    let families = ["ipv4", "ipv6"].map(|family| array(&rule["addresses"][family]).collect::<Vec<_>>());
+    let are_addresses = families.iter().all(|all| all.len() <= 255 && all.iter().all(|it| is_range(it)))
+        && families.iter().any(|all| !all.is_empty());
+    let pieces = rule["ports"].as_str().unwrap_or_default().split(',');
+    let pieces: usize = pieces.map(|piece| if piece.contains('-') { 2 } else { 1 }).sum();
+    let is_described = rule["description"].is_null() || is_of_length(&rule["description"], 1, 100);
+    for (is_right, text) in [
+        (is_one_of(&rule["action"], &["ACCEPT", "DROP"]), "action: Must be one of ACCEPT, DROP"),
+        (is_one_of(&rule["protocol"], &["TCP", "UDP"]), "protocol: invalid"),
+        (is_of_length(&rule["label"], 3, 32), "label: Must be 3-32 characters"),
+        (is_described, "description: Must be 1-100 characters"),
+        (are_addresses, "addresses: Must be ranges, at most 255 of a family"),
+        (pieces <= 15, "ports: Must have at most 15 pieces"),
+    ] {
+        if !is_right {
+            return Err(refuse(&format!("rules.{text}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a label of a firewall: 3 to 32 characters that begin with a letter, without two dashes, underscores or dots in a
+/// row.
+fn check_label(label: &Value) -> Result<(), Refused> {
+    let text = label.as_str().unwrap_or_default();
+    let is_inner = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    let is_right = is_of_length(label, 3, 32)
+        && text.starts_with(|it: char| it.is_ascii_alphabetic())
+        && text.chars().all(is_inner)
+        && !["--", "__", ".."].iter().any(|twice| text.contains(twice));
+    if is_right { Ok(()) } else { Err(refuse("label: Must be 3-32 characters that begin with a letter")) }
 }
 
 pub(crate) fn create_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     check_tags(&request.body)?;
+    check_label(&request.body["label"])?;
+    let is_taken = |it: &Value| it["label"] == request.body["label"] && it["account"] == *request.project;
+    if cloud.firewalls.iter().any(is_taken) {
+        return Err(refuse("label: Label must be unique among your Cloud Firewalls"));
+    }
     check_rules(&request.body["rules"])?;
     let mut devices = Vec::new();
     for id in array(&request.body["devices"]["nodebalancers"]) {
@@ -68,6 +115,14 @@ pub(crate) fn devices(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn add_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
+    let is_it = |it: &Value| it["id"] == request.body["id"] && it["account"] == *request.project;
+    if request.body["type"] == "nodebalancer" && !cloud.nodebalancers.iter().any(is_it) {
+        return Err(refuse("id: There is no such NodeBalancer"));
+    }
+    let has = find(&mut cloud.firewalls, request, 0)?["devices"].clone();
+    if array(&has).any(|it| it["entity"]["id"] == request.body["id"]) {
+        return Err(refuse("id: is attached to this firewall"));
+    }
     let device = json!({"id": cloud.number(), "entity": {"id": request.body["id"], "type": request.body["type"]}});
     let found = find(&mut cloud.firewalls, request, 0)?;
     found["devices"].as_array_mut().into_iter().for_each(|all| all.push(device.clone()));

@@ -172,6 +172,24 @@ impl Linodes {
         let _ = self.add_config(id, &config);
         id
     }
+
+    /// Copies every NodeBalancer, with its tags and configurations, as an operator does: the copies have other labels, IDs
+    /// and addresses.
+    pub fn copy_nodebalancers(&mut self) {
+        for original in self.nodebalancers.clone() {
+            let label = format!("twin-{}", original["id"]);
+            let id = self.insert(ACCOUNT, &json!({"label": label, "region": "us-east", "tags": original["tags"]}));
+            let configs: Vec<_> =
+                self.configs.iter().filter(|it| it["nodebalancer_id"] == original["id"]).cloned().collect();
+            for mut config in configs {
+                (config["id"], config["nodebalancer_id"]) = (self.number().into(), id.into());
+                for node in config["nodes"].as_array_mut().into_iter().flatten() {
+                    node["id"] = self.number().into();
+                }
+                self.configs.push(config);
+            }
+        }
+    }
 }
 
 const API: &[Route<Linodes>] = &[

@@ -16,11 +16,13 @@ impl Linodes {
         let id = self.number();
         let [high, low] = u16::try_from(id % 1_000_000).unwrap_or_default().to_be_bytes();
         let ip = body["ipv4"].as_str().map_or_else(|| format!("198.51.{high}.{low}"), str::to_owned);
+        let subnet = &body["frontend_vpcs"][0]["subnet_id"];
         self.nodebalancers.push(json!({
             "id": id, "account": account, "label": body["label"], "region": body["region"], "tags": body["tags"],
             "hostname": format!("{}.ip.linodeusercontent.com", ip.replace('.', "-")), "ipv4": ip,
             "ipv6": format!("2600:3c03:1::{:x}", id % 1_000_000), "client_conn_throttle": body["client_conn_throttle"].as_u64().unwrap_or(0),
-            "type": body["type"].as_str().unwrap_or("common"), "frontend_address_type": "public",
+            "type": body["type"].as_str().unwrap_or("common"), "locks": [],
+            "frontend_address_type": if subnet.is_null() { "public" } else { "vpc" }, "frontend_vpc_subnet_id": subnet,
         }));
         id
     }
@@ -56,6 +58,24 @@ impl Linodes {
             if !known(key, all) {
                 return Err(refuse(&format!("{key}: invalid")));
             }
+        }
+        for (key, from, to) in [
+            ("check_interval", 2, 3600),
+            ("check_timeout", 1, 30),
+            ("check_attempts", 1, 30),
+            ("udp_check_port", 1, 65535),
+        ] {
+            let is_right = body[key].is_null() || body[key].as_u64().is_some_and(|it| (from..=to).contains(&it));
+            if !is_right {
+                return Err(refuse(&format!("{key}: Must be {from}-{to}")));
+            }
+        }
+        let is_inner = |it: char| it.is_ascii_alphanumeric() || "/-%?&=.".contains(it);
+        if !body["check_path"].as_str().unwrap_or_default().chars().all(is_inner) {
+            return Err(refuse("check_path: invalid"));
+        }
+        if body["protocol"] == "tcp" && ["http_cookie"].iter().any(|it| body["stickiness"] == **it) {
+            return Err(refuse("stickiness: invalid with tcp"));
         }
         if body["port"].as_u64().is_none_or(|port| !(1..=65535).contains(&port)) {
             return Err(refuse("port: Must be 1-65535"));
@@ -156,6 +176,26 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
         return Err(refuse("region: is not valid"));
     }
     check_tags(body)?;
+    check_throttle(body)?;
+    if !["common", "premium", "premium_40gb"].iter().any(|kind| body["type"].is_null() || body["type"] == **kind) {
+        return Err(refuse("type: is not valid"));
+    }
+    let known = [
+        "label",
+        "region",
+        "type",
+        "tags",
+        "ipv4",
+        "client_conn_throttle",
+        "configs",
+        "firewall_id",
+        "vpcs",
+        "frontend_vpcs",
+    ];
+    if let Some(key) = body.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&&***key))
+    {
+        return Err(refuse(&format!("{key}: unknown")));
+    }
     if let Some(id) = body["firewall_id"].as_u64()
         && !cloud.firewalls.iter().any(|it| it["id"] == id)
     {
@@ -180,8 +220,21 @@ pub(crate) fn nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer 
     ok(find(&mut cloud.nodebalancers, request, 0)?)
 }
 
+fn check_throttle(body: &Value) -> Result<(), Refused> {
+    let throttle = &body["client_conn_throttle"];
+    let is_right = throttle.is_null() || throttle.as_u64().is_some_and(|it| it <= 20);
+    if is_right { Ok(()) } else { Err(refuse("client_conn_throttle: Must be 0-20")) }
+}
+
 pub(crate) fn update_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     check_tags(&request.body)?;
+    check_throttle(&request.body)?;
+    let known = ["label", "tags", "client_conn_throttle"];
+    if let Some(key) =
+        request.body.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&&***key))
+    {
+        return Err(refuse(&format!("{key}: cannot be changed")));
+    }
     let found = find(&mut cloud.nodebalancers, request, 0)?;
     for key in ["label", "tags", "client_conn_throttle"] {
         request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
@@ -190,7 +243,11 @@ pub(crate) fn update_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
 }
 
 pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
-    let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
+    let found = find(&mut cloud.nodebalancers, request, 0)?;
+    let id = found["id"].clone();
+    if array(&found["locks"]).any(|lock| lock.as_str().is_some_and(|lock| lock.starts_with("cannot_delete"))) {
+        return Err(refuse("This resource is locked and cannot be deleted"));
+    }
     cloud.nodebalancers.retain(|it| it["id"] != id);
     cloud.configs.retain(|it| it["nodebalancer_id"] != id);
     for firewall in &mut cloud.firewalls {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, EventSubject, Result};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
     ResourceKey, Targets, check_account,
@@ -12,7 +12,7 @@ use provider_kit::transport::Call;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
-use super::object::{Backend, NodeBalancer, OWNER_TAGS, POOL};
+use super::object::{Backend, FRONTEND, NodeBalancer, OWNER_TAGS, POOL};
 use super::spec::{NodeBalancerSpec, PortSpec, Subnet};
 use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
 use crate::annotations as key;
@@ -23,6 +23,10 @@ const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "s
 impl NodeBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
+        if let Some(firewall) = firewall::left(&actual.id) {
+            firewall::delete_unused(&self.source.api, firewall).await?;
+            return Ok(Applied::Removed);
+        }
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(actual, change.identity, spec).await;
         }
@@ -40,7 +44,7 @@ impl NodeBalancers {
         if let Some(id) = &identity.requested_id {
             let annotation = key::ID.key();
             return Err(Error::invalid(format!(
-                "annotation {annotation}: there is no NodeBalancer {id} in this account"
+                "annotation {annotation}: there is no NodeBalancer {id} in this account; remove the annotation to have one created"
             )));
         }
         let graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
@@ -50,7 +54,7 @@ impl NodeBalancers {
         self.check_account(&graph, spec).await?;
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let tags = self.tags(identity.cluster, spec);
-        let mut body = settings.nested();
+        let mut body = settings.clone().matching(|setting| setting != FRONTEND).nested();
         body["label"] = identity.name.as_str().into();
         body["tags"] = json!(OWNER_TAGS.among(&identity.owner_tags(), tags));
         let subnet = self.backend_subnet(spec).await?;
@@ -78,6 +82,9 @@ impl NodeBalancers {
         let call = secrets.into_iter().fold(Call::post(ALL, &[]).json(&body), Call::hide);
         let made: NodeBalancer = self.source.api.http.read(call).await?;
         let made = made.into_actual();
+        if let Some(firewall) = spec.firewall_id {
+            self.named_firewalls.lock().insert(made.id.clone(), firewall);
+        }
         if spec.acl.is_none() {
             return Ok(Applied::all(change, ObservedLoadBalancer { graph: Some(graph), ..made }));
         }
@@ -133,11 +140,16 @@ impl NodeBalancers {
             body["client_conn_throttle"] = settings.get("client_conn_throttle").cloned().unwrap_or_default();
             api.http.send(Call::put(ONE, &[&actual.id]).json(&stated(body))).await?;
         }
-        if let Some(wanted) = changes.iter().find(|it| it.key == "firewall_id") {
-            firewall::attach(api, wanted.to.as_u64().unwrap_or_default(), &actual.id).await?;
-            if let Some(former) = wanted.from.as_u64() {
-                firewall::detach(api, former, &actual.id).await?;
+        if let Some(wanted) = changes.iter().find(|it| it.key == "firewall_id").and_then(|it| it.to.as_u64()) {
+            firewall::attach(api, wanted, &actual.id).await?;
+            // Only the firewall that the annotation named before is detached: a user may have attached another one.
+            let former = self.named_firewalls.lock().get(&actual.id).copied();
+            match (former.filter(|former| *former != wanted), before.balancer_attributes()) {
+                (Some(former), _) => firewall::detach(api, former, &actual.id).await?,
+                (None, Some(settings)) => self.report_attached(identity, actual, settings, wanted),
+                (None, None) => {}
             }
+            self.named_firewalls.lock().insert(actual.id.clone(), wanted);
         }
         let (had, wants) = (before.resources.get(&firewall::resource()), after.resources.get(&firewall::resource()));
         if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
@@ -150,6 +162,24 @@ impl NodeBalancers {
         Ok(Applied::all(change, outcome))
     }
 
+    /// Reports a firewall that stays attached, because an annotation may not be what attached it.
+    fn report_attached(
+        &self,
+        identity: &Identity<'_>,
+        actual: &ObservedLoadBalancer,
+        settings: &Attributes,
+        wanted: u64,
+    ) {
+        let Some(stays) = settings.number::<u64>("firewall_id").filter(|id| *id != wanted) else { return };
+        let text = format!(
+            "firewall {stays} stays attached to {} beside firewall {wanted}: it is unknown if annotation {} named it; detach it if \
+             its rules shall not apply",
+            actual.place(),
+            key::FIREWALL_ID.key()
+        );
+        self.deduplicator.warn(true, EventSubject::Service(identity.service), "FirewallStaysAttached", &text);
+    }
+
     async fn write_firewall(
         &self,
         identity: &Identity<'_>,
@@ -157,21 +187,15 @@ impl NodeBalancers {
         wants: &Attributes,
     ) -> Result<()> {
         let (api, there) = (&self.source.api, firewall::of(&self.source.api, &actual.id).await?);
-        match &there[..] {
-            [] => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
-            [one] if one.is_own(&actual.name) => firewall::update(api, identity, one.id, wants).await,
-            _ => Err(Error::invalid(format!(
-                "{} has a firewall that was not created for its Service; detach it, or name it in annotation {} and remove {}",
-                actual.place(),
-                key::FIREWALL_ID.key(),
-                key::FIREWALL_ACL.key()
-            ))),
+        match there.iter().find(|it| it.is_own(actual)) {
+            Some(own) => firewall::update(api, identity, own.id, wants).await,
+            None => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
         }
     }
 
     async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let there = firewall::of(&self.source.api, &actual.id).await?;
-        for firewall in there.iter().filter(|it| it.is_own(&actual.name)) {
+        for firewall in there.iter().filter(|it| it.is_own(actual)) {
             firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
         }
         Ok(())
@@ -301,7 +325,7 @@ impl NodeBalancers {
         }))
     }
 
-    async fn frontend_subnet(&self, spec: &NodeBalancerSpec) -> Result<Option<u64>> {
+    pub(super) async fn frontend_subnet(&self, spec: &NodeBalancerSpec) -> Result<Option<u64>> {
         match (spec.frontend.id, spec.frontend.is_named()) {
             (Some(id), _) => Ok(Some(id)),
             (None, true) => {
@@ -317,8 +341,8 @@ impl NodeBalancers {
         self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
     }
 
-    /// Deletes a NodeBalancer. Its firewall is deleted first, because after the NodeBalancer is deleted, the firewall
-    /// can no longer be found.
+    /// Deletes a NodeBalancer, and then its firewall: the API may refuse the first deletion, and a NodeBalancer must not be
+    /// open to all meanwhile. A firewall that an interrupted deletion leaves is found by its owner tags.
     async fn remove(
         &self,
         actual: &ObservedLoadBalancer,
@@ -332,20 +356,41 @@ impl NodeBalancers {
             }
             return Ok(Applied::Protected);
         }
+        let api = &self.source.api;
+        let mut firewalls = Vec::new();
         if actual.graph.as_ref().is_none_or(|graph| graph.resources.contains_key(&firewall::resource())) {
-            match self.delete_firewall(actual).await {
+            match firewall::of(api, &actual.id).await {
                 Err(error) if error.is_not_found() => return Ok(Applied::Gone),
-                outcome => outcome?,
+                found => firewalls = found?.into_iter().filter(|it| it.is_own(actual)).map(|it| it.id).collect(),
             }
         }
-        let api = &self.source.api.http;
         if let Some(ip) = actual.ingress.iter().filter_map(|it| it.ip.as_deref()).find(|_| spec.releases_ip) {
-            api.remove(Call::delete("/networking/reserved/ips/{address}", &[ip])).await?;
+            self.check_locks(actual).await?;
+            api.http.remove(Call::delete("/networking/reserved/ips/{address}", &[ip])).await?;
         }
-        match api.send(Call::delete(ONE, &[&actual.id])).await {
-            Ok(_) => Ok(Applied::Removed),
-            Err(error) if error.is_not_found() => Ok(Applied::Gone),
-            Err(error) => Err(error),
+        let applied = match api.http.send(Call::delete(ONE, &[&actual.id])).await {
+            Ok(_) => Applied::Removed,
+            Err(error) if error.is_not_found() => Applied::Gone,
+            Err(error) => return Err(error),
+        };
+        for firewall in firewalls {
+            firewall::delete_unused(api, firewall).await?;
+        }
+        Ok(applied)
+    }
+
+    /// Checks that no lock keeps the NodeBalancer from being deleted, before its reserved address is released.
+    async fn check_locks(&self, actual: &ObservedLoadBalancer) -> Result<()> {
+        let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[&actual.id])).await? else {
+            return Ok(());
+        };
+        match found.locks.filter(|locks| !locks.is_empty()) {
+            Some(locks) => Err(Error::invalid(format!(
+                "{} has locks ({}) and cannot be deleted; remove them",
+                actual.place(),
+                locks.join(", ")
+            ))),
+            None => Ok(()),
         }
     }
 }

@@ -2,20 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use cloud_provider::{Error, Result, Service};
+use cloud_provider::{Result, Service};
 use ipnet::IpNet;
-use provider_kit::load_balancers::{Attributes, Identity, OwnerTags, ResourceKey};
-use provider_kit::transport::Call;
+use provider_kit::inventory::SharedPriority;
+use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey};
+use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::object::OWNER_TAGS;
 use super::spec::NodeBalancerSpec;
+use crate::annotations::Acl;
 use crate::api::Api;
 
 /// Maximum number of addresses of one family in a rule.
 const MOST_ADDRESSES: usize = 255;
+/// Maximum number of ports in a rule.
+const MOST_PORTS: usize = 15;
 const MOST_RULES: usize = 25;
+/// Prefix of the ID of a firewall whose NodeBalancer no longer exists.
+const LEFT: &str = "firewall-";
 const LABEL: usize = 32;
 
 /// A firewall, as the API shows it.
@@ -73,10 +79,21 @@ pub(super) fn desired(spec: &NodeBalancerSpec) -> Option<Attributes> {
 }
 
 impl Firewall {
-    /// Returns `true` if the firewall was created for this NodeBalancer: it has the owner tags, or the NodeBalancer's
-    /// label, as firewalls that the Go cloud controller manager created have.
-    pub(super) fn is_own(&self, label: &str) -> bool {
-        OWNER_TAGS.take_from(&mut self.tags.clone()) != OwnerTags::default() || self.label == label
+    /// Returns `true` if the firewall was created for this NodeBalancer: it has the owner tags of the same Service, or it
+    /// is one of the Go cloud controller manager, which has the label and the tags of the NodeBalancer. A label that no
+    /// program generates is no sign alone, because a user may have chosen it for both.
+    pub(super) fn is_own(&self, balancer: &ObservedLoadBalancer) -> bool {
+        let mut tags = self.tags.clone();
+        let owner = OWNER_TAGS.take_from(&mut tags);
+        let has_label = self.label == short(&balancer.name);
+        match owner.service {
+            Some(service) if balancer.owner_tags.service.is_some() => Some(service) == balancer.owner_tags.service,
+            Some(_) => has_label,
+            None => {
+                let has_tags = !tags.is_empty() && tags.iter().all(|tag| balancer.labels.contains_key(tag));
+                has_label && (is_generated(&self.label) || has_tags)
+            }
+        }
     }
 
     pub(super) fn observed(&self) -> Attributes {
@@ -95,6 +112,25 @@ impl Firewall {
     }
 }
 
+/// Returns the label that the firewall of a NodeBalancer has.
+fn short(label: &str) -> String {
+    label.chars().take(LABEL).collect()
+}
+
+/// Returns `true` for a label such as `ccm-4a5b6c7d8e9f`.
+fn is_generated(label: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase();
+    label.rsplit_once('-').is_some_and(|(_, hash)| hash.len() == 12 && hash.bytes().all(is_hex))
+}
+
+/// Returns a label that the API accepts for the firewall of a NodeBalancer: it begins with a letter, and has no two dashes
+/// or underscores in a row.
+fn label_of(balancer: &str, name: &str) -> String {
+    let is_accepted = balancer.starts_with(|it: char| it.is_ascii_alphabetic())
+        && !["--", "__"].iter().any(|twice| balancer.contains(twice));
+    short(if is_accepted { balancer } else { name })
+}
+
 /// Returns the numbers of `80` or `80-82`.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -102,11 +138,24 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
     range.into_iter().flat_map(|(first, last)| first..=last)
 }
 
+/// Returns the mistake, if there are more ports and ranges than the rules of a firewall can hold.
+pub(super) fn too_large<'a>(acl: &Acl, ports: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    let (v6, v4): (Vec<&IpNet>, Vec<&IpNet>) = acl.ranges.iter().partition(|range| matches!(range, IpNet::V6(_)));
+    let chunks = v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES);
+    let of = |protocol: &str| ports.clone().filter(|it| *it == protocol).count().div_ceil(MOST_PORTS);
+    let count = chunks * (of("TCP") + of("UDP"));
+    (count > MOST_RULES).then(|| {
+        format!(
+            "the {} address ranges and {} ports need {count} firewall rules, and a firewall has at most {MOST_RULES} rules of \
+             {MOST_ADDRESSES} ranges of a family and {MOST_PORTS} ports; join ranges",
+            acl.ranges.len(),
+            ports.count()
+        )
+    })
+}
+
 /// Returns the rules of an ACL firewall.
-///
-/// # Errors
-/// *Invalid*, if there are more ranges than rules can hold.
-fn rules(service: &Service, settings: &Attributes) -> Result<Value> {
+fn rules(service: &Service, settings: &Attributes) -> Value {
     let texts = |key: &str| -> Vec<String> {
         settings.get(key).and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default()
     };
@@ -116,32 +165,24 @@ fn rules(service: &Service, settings: &Attributes) -> Result<Value> {
     let action = if policy == "DROP" { "ACCEPT" } else { "DROP" };
     let name = service.metadata.name.as_deref().unwrap_or_default();
     let label: String = format!("{action}-{name}").chars().take(LABEL).collect();
+    let description: String = format!("Created for Service {name}").chars().take(100).collect();
     let mut inbound = Vec::new();
     for protocol in ["TCP", "UDP"] {
-        let own = ports.iter().filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('/'));
-        let own = own.collect::<Vec<_>>().join(",");
-        if own.is_empty() {
-            continue;
-        }
-        for at in 0..v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES) {
-            let mut addresses = json!({});
-            for (family, all) in [("ipv4", &v4), ("ipv6", &v6)] {
-                if let Some(chunk) = all.chunks(MOST_ADDRESSES).nth(at) {
-                    addresses[family] = json!(chunk);
+        let own: Vec<_> = ports.iter().filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('/')).collect();
+        for own in own.chunks(MOST_PORTS) {
+            for at in 0..v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES) {
+                let mut addresses = json!({});
+                for (family, all) in [("ipv4", &v4), ("ipv6", &v6)] {
+                    if let Some(chunk) = all.chunks(MOST_ADDRESSES).nth(at) {
+                        addresses[family] = json!(chunk);
+                    }
                 }
+                inbound.push(json!({"action": action, "label": label, "description": description,
+                    "protocol": protocol, "ports": own.join(","), "addresses": addresses}));
             }
-            let description: String = format!("Created for Service {name}").chars().take(100).collect();
-            inbound.push(json!({"action": action, "label": label, "description": description, "protocol": protocol,
-                "ports": own, "addresses": addresses}));
         }
     }
-    if inbound.len() > MOST_RULES {
-        let count = inbound.len();
-        return Err(Error::invalid(format!(
-            "the ACL needs {count} firewall rules; a firewall has at most {MOST_RULES}"
-        )));
-    }
-    Ok(json!({"inbound_policy": policy, "inbound": inbound, "outbound_policy": "ACCEPT", "outbound": []}))
+    json!({"inbound_policy": policy, "inbound": inbound, "outbound_policy": "ACCEPT", "outbound": []})
 }
 
 /// Reads the firewalls of a NodeBalancer.
@@ -157,9 +198,8 @@ pub(super) async fn create(
     label: &str,
     settings: &Attributes,
 ) -> Result<()> {
-    let label: String = label.chars().take(LABEL).collect();
-    let body = json!({"label": label, "tags": OWNER_TAGS.among(&identity.owner_tags(), Vec::new()),
-        "rules": rules(identity.service, settings)?,
+    let body = json!({"label": label_of(label, &identity.name), "tags": OWNER_TAGS.among(&identity.owner_tags(), Vec::new()),
+        "rules": rules(identity.service, settings),
         "devices": {"nodebalancers": [id.parse::<u64>().unwrap_or_default()]}});
     api.http.send(Call::post("/networking/firewalls", &[]).json(&body)).await.map(drop)
 }
@@ -167,7 +207,7 @@ pub(super) async fn create(
 /// Writes the rules of a firewall.
 pub(super) async fn update(api: &Api, identity: &Identity<'_>, firewall: u64, settings: &Attributes) -> Result<()> {
     let call = Call::put("/networking/firewalls/{id}/rules", &[&firewall.to_string()]);
-    api.http.send(call.json(&rules(identity.service, settings)?)).await.map(drop)
+    api.http.send(call.json(&rules(identity.service, settings))).await.map(drop)
 }
 
 /// Attaches a firewall that a user created.
@@ -191,10 +231,59 @@ pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     api.http.remove(Call::delete("/networking/firewalls/{id}/devices/{device}", &parameters)).await
 }
 
-/// Deletes an ACL firewall. A firewall that also protects another object is only detached.
+/// Deletes an ACL firewall while its NodeBalancer stays. A firewall that also protects another object is only detached.
 pub(super) async fn delete(api: &Api, firewall: u64, id: &str) -> Result<()> {
     if devices(api, firewall).await?.len() > 1 {
         return detach(api, firewall, id).await;
     }
     api.http.remove(Call::delete("/networking/firewalls/{id}", &[&firewall.to_string()])).await
+}
+
+/// Deletes an ACL firewall after its NodeBalancer. A firewall that also protects another object stays.
+pub(super) async fn delete_unused(api: &Api, firewall: u64) -> Result<()> {
+    match devices(api, firewall).await {
+        Ok(devices) if devices.is_empty() => {
+            api.http.remove(Call::delete("/networking/firewalls/{id}", &[&firewall.to_string()])).await
+        }
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number of the firewall, if a load balancer consists of a firewall only.
+pub(super) fn left(id: &str) -> Option<u64> {
+    id.strip_prefix(LEFT)?.parse().ok()
+}
+
+/// Finds the firewalls of a Service whose NodeBalancer no longer exists, because a deletion was interrupted.
+pub(super) async fn find_left(
+    api: &Api,
+    identity: &Identity<'_>,
+    owner_tag: &str,
+) -> Result<Vec<ObservedLoadBalancer>> {
+    let call = Call::get("/networking/firewalls", &[]);
+    let (filter, shared_priority) = (json!({"tags": owner_tag}), SharedPriority::of(Priority::Urgent));
+    let found = api.list(call, Some(filter), &shared_priority, |it: Firewall| it, |it: &Firewall| it.id).await?;
+    let found = found.complete()?.into_items().into_iter().map(Firewall::into_actual);
+    Ok(found.filter(|it| it.owner_tags.service.as_deref() == Some(identity.uid())).collect())
+}
+
+/// Reads a firewall whose NodeBalancer no longer exists.
+pub(super) async fn read_left(api: &Api, firewall: u64) -> Result<Option<ObservedLoadBalancer>> {
+    let call = Call::get("/networking/firewalls/{id}", &[&firewall.to_string()]);
+    Ok(api.http.find::<Firewall>(call).await?.map(Firewall::into_actual))
+}
+
+impl Firewall {
+    fn into_actual(self) -> ObservedLoadBalancer {
+        let graph = ResourceGraph::default().resource(resource(), self.observed());
+        let owner_tags = OWNER_TAGS.take_from(&mut self.tags.clone());
+        ObservedLoadBalancer {
+            id: format!("{LEFT}{}", self.id),
+            name: self.label,
+            owner_tags,
+            graph: Some(graph),
+            ..ObservedLoadBalancer::default()
+        }
+    }
 }

@@ -2,15 +2,16 @@
 
 mod apply;
 mod firewall;
+mod fixed;
 mod object;
 mod spec;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use cloud_provider::{
-    Cluster, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
+    Cluster, Error, EventSubject, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
+    Notice, ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
@@ -31,9 +32,12 @@ use ring::digest::SHA1_FOR_LEGACY_USE_ONLY;
 use serde_json::json;
 
 use self::firewall::Firewall;
-use self::object::{Backend, NodeBalancer, OWNER_TAGS, POOL, PortConfig, Settings, legacy_owner, requested_id};
+use self::object::{
+    ATTACHED, Backend, NodeBalancer, OWNER_TAGS, POOL, PortConfig, Settings, frontend, legacy_owner, requested_id,
+    shown_addresses,
+};
 use self::spec::NodeBalancerSpec;
-use crate::annotations::{PRIVATE_IP, PUBLIC_IPV6, Protocol};
+use crate::annotations::{FIREWALL_ACL, FIREWALL_ID, ID, PRIVATE_IP, PUBLIC_IPV6, Protocol};
 use crate::config::Config;
 use crate::linodes::Source;
 
@@ -50,6 +54,13 @@ pub(crate) struct NodeBalancers {
     /// IDs of NodeBalancers that annotations of Services name. The legacy owner tag of such a NodeBalancer is its ID;
     /// that of any other, its address.
     requested: Mutex<BTreeSet<String>>,
+    /// IDs in annotations that no NodeBalancer had when it was last searched for.
+    unknown: Mutex<BTreeSet<String>>,
+    /// Services that name a NodeBalancer by its ID: their UID, the addresses that they show, and their legacy owner tag. The
+    /// NodeBalancer that they move away from is found by its address.
+    moving: Mutex<HashMap<String, (Vec<String>, String)>>,
+    /// The firewall of a user that an annotation named last, by the ID of the NodeBalancer.
+    named_firewalls: Mutex<HashMap<String, u64>>,
     address_annotations: [String; 2],
 }
 
@@ -57,7 +68,9 @@ impl NodeBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
         let address_annotations = [PRIVATE_IP, PUBLIC_IPV6].map(str::to_owned);
         let (deduplicator, config) = (EventDeduplicator::new(cluster.events().clone()), Arc::clone(&source.config));
-        Self { source, config, cluster, deduplicator, requested: Mutex::default(), address_annotations }
+        let (requested, unknown, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let named_firewalls = Mutex::default();
+        Self { source, config, cluster, deduplicator, requested, unknown, moving, named_firewalls, address_annotations }
     }
 
     async fn list(
@@ -76,15 +89,24 @@ impl NodeBalancers {
             SharedPriority::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let owner = owner_tag(identity);
         let mut any = vec![json!({"tags": owner}), json!({"label": identity.name})];
-        let ipv4 = identity.legacy_owner.as_ref().filter(|it| it.parse::<Ipv4Addr>().is_ok());
+        let ipv4 = identity.legacy_owner.as_deref().map(|it| it.split(' ').next().unwrap_or(it));
+        let ipv4 = ipv4.filter(|it| it.parse::<Ipv4Addr>().is_ok());
         any.extend(ipv4.map(|ip| json!({"ipv4": ip})));
+        let left = shown_addresses(identity.service);
+        any.extend(left.iter().filter(|_| identity.requested_id.is_some()).map(|ip| json!({"ipv4": ip})));
         // A host name and an IPv6 address cannot be filtered by: the whole list is compared.
         let is_vague = ipv4.is_none() && identity.requested_id.is_none() && !shown(identity.service).is_empty();
         let filter = (!is_vague).then(|| json!({"+or": any}));
         let mut found = self.list(filter, &shared_priority).await?.complete()?.into_items();
         let requested = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
         if let Some(id) = requested {
-            found.extend(self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await?);
+            let by_id = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await?;
+            if by_id.is_some() {
+                self.unknown.lock().remove(id);
+            } else {
+                self.unknown.lock().insert(id.clone());
+            }
+            found.extend(by_id);
         }
         let actual = |it: NodeBalancer| {
             let is_shown = identity.legacy_owner.as_deref().is_some_and(|owner| it.is_found_by(owner));
@@ -92,38 +114,53 @@ impl NodeBalancers {
             if is_shown {
                 actual.legacy_owner.clone_from(&identity.legacy_owner);
             }
-            let is_its = is_shown || actual.name == identity.name;
+            let is_its = actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
+            let is_its = is_its || actual.name == identity.name;
             (is_its || actual.owner_tags.service.as_deref() == Some(identity.uid())).then_some(actual)
         };
-        Ok(found.into_iter().filter_map(actual).collect())
+        let found: Vec<_> = found.into_iter().filter_map(actual).collect();
+        let has_acl = || self.spec(identity.service).spec.acl.is_some();
+        if found.is_empty() && identity.is_leaving() && has_acl() {
+            return firewall::find_left(&self.source.api, identity, &owner).await;
+        }
+        Ok(found)
     }
 
     fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
         if self.requested.lock().contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
+            return actual;
+        }
+        let has = |ips: &[String]| actual.ingress.iter().any(|it| it.ip.as_ref().is_some_and(|ip| ips.contains(ip)));
+        if let Some((_, owner)) = self.moving.lock().values().find(|(ips, _)| has(ips)) {
+            actual.legacy_owner = Some(owner.clone());
         }
         actual
     }
 
     /// Reads a NodeBalancer with all its resources.
     async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<ObservedLoadBalancer>> {
+        if let Some(firewall) = firewall::left(id) {
+            return firewall::read_left(&self.source.api, firewall).await;
+        }
         let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await? else {
             return Ok(None);
         };
         if detail == Detail::State {
             return Ok(Some(self.actual(found)));
         }
+        let actual = self.actual(found.clone());
         let configs = self.configs(id).await?;
         let backends = try_join_all(configs.iter().map(|config| self.backends(id, config.id))).await?;
         let firewalls = firewall::of(&self.source.api, id).await?;
-        let is_own = |it: &&Firewall| it.is_own(found.label());
-        let others = firewalls.iter().find(|it| !is_own(it));
-        let mut graph = found.graph(configs.into_iter().zip(backends).collect(), others.map(|it| it.id))?;
+        let is_own = |it: &&Firewall| it.is_own(&actual);
+        let attached: Vec<u64> = firewalls.iter().filter(|it| !is_own(it)).map(|it| it.id).collect();
+        let mut graph = found.graph(configs.into_iter().zip(backends).collect(), &attached)?;
         if let Some(own) = firewalls.iter().find(is_own) {
             graph = graph.resource(firewall::resource(), own.observed());
         }
-        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..self.actual(found) }))
+        Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..actual }))
     }
 
     /// Reads a Secret of the Service's namespace.
@@ -138,6 +175,54 @@ impl NodeBalancers {
     async fn backends(&self, id: &str, config: u64) -> Result<Vec<Backend>> {
         let call = Call::get("/nodebalancers/{id}/configs/{config}/nodes", &[id, &config.to_string()]);
         self.source.api.all(call, |it: &Backend| it.id).await
+    }
+
+    /// Refuses to sync a NodeBalancer of the Service, while its annotation names another one that does not exist.
+    fn check_requested(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+        match identity.requested_id.as_ref().filter(|id| **id != observed.id && self.unknown.lock().contains(*id)) {
+            Some(id) => Err(Error::invalid(format!(
+                "annotation {}: there is no NodeBalancer {id} in this account; set {} to keep {}",
+                ID.key(),
+                observed.id,
+                observed.place()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what users attached: no firewall is changed if the one in the annotation is attached already, and an ACL is not
+    /// in effect beside the firewall of a user.
+    fn fit_firewalls(
+        &self,
+        mut desired: ResourceGraph,
+        observed: &ObservedLoadBalancer,
+        identity: &Identity<'_>,
+        spec: &NodeBalancerSpec,
+    ) -> Result<ResourceGraph> {
+        let Some(graph) = &observed.graph else { return Ok(desired) };
+        let settings = graph.balancer_attributes();
+        let first = settings.and_then(|it| it.number::<u64>("firewall_id"));
+        let attached = settings.and_then(|it| it.get(ATTACHED)).and_then(|ids| ids.as_array());
+        let mut attached: Vec<u64> = attached.into_iter().flatten().filter_map(|id| id.as_u64()).collect();
+        attached.extend(first);
+        if let Some(wanted) = spec.firewall_id.filter(|id| attached.contains(id)) {
+            self.named_firewalls.lock().insert(observed.id.clone(), wanted);
+            desired.keep(graph, &ResourceKey::Balancer, &["firewall_id"]);
+        }
+        let (Some(foreign), Some(_)) = (attached.first(), &spec.acl) else { return Ok(desired) };
+        if graph.resources.contains_key(&firewall::resource()) {
+            return Ok(desired);
+        }
+        let text =
+            format!("firewall {foreign} is attached to {} and was not created for its Service", observed.place());
+        if spec.states_acl {
+            let (id, acl) = (FIREWALL_ID.key(), FIREWALL_ACL.key());
+            return Err(Error::invalid(format!("{text}; detach it, or name it in annotation {id} and remove {acl}")));
+        }
+        let text = format!("source ranges are not in effect: {text}. Detach it, or restrict clients in its rules");
+        self.deduplicator.warn(true, EventSubject::Service(identity.service), "SourceRangesIgnored", &text);
+        desired.resources.remove(&firewall::resource());
+        Ok(desired)
     }
 
     /// Returns the tags of a NodeBalancer but for its owner tags, in the order of the Go cloud controller manager.
@@ -185,10 +270,14 @@ impl LoadBalancerCloud for NodeBalancers {
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
-        if let Some(id) = requested_id(service) {
-            self.requested.lock().insert(id);
-        }
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        if let Some(id) = requested_id(service) {
+            let owner = format!("ID {id}");
+            self.moving.lock().insert(uid.to_owned(), (shown_addresses(service), owner));
+            self.requested.lock().insert(id);
+        } else {
+            self.moving.lock().remove(uid);
+        }
         Naming {
             name: format!("{}-{}", self.config.prefix, &sha256_hex(uid.as_bytes())[..12]),
             legacy_owner: legacy_owner(service),
@@ -215,6 +304,7 @@ impl LoadBalancerCloud for NodeBalancers {
             client_conn_throttle: spec.throttle,
             tags: self.tags(request.cluster, spec),
             firewall_id: spec.firewall_id,
+            frontend: Some(frontend(self.frontend_subnet(spec).await?)),
         };
         let mut graph = ResourceGraph::default().balancer(Attributes::desired(&settings)?);
         graph = graph.pool(POOL, Attributes::default(), targets);
@@ -248,8 +338,8 @@ impl LoadBalancerCloud for NodeBalancers {
         }
     }
 
-    /// Keeps settings that cannot change: without backends, the node port of a configuration is unknown, and the
-    /// address cannot be replaced later.
+    /// Refuses and keeps settings that cannot change, and keeps the firewalls of users. Without backends, the node port of a
+    /// configuration is unknown.
     fn fit(
         &self,
         mut desired: ResourceGraph,
@@ -257,6 +347,16 @@ impl LoadBalancerCloud for NodeBalancers {
         identity: &Identity<'_>,
         spec: &NodeBalancerSpec,
     ) -> Result<ResourceGraph> {
+        // A sync of targets alone has no settings.
+        if desired.balancer_attributes().is_none() {
+            return Ok(desired);
+        }
+        self.check_requested(identity, observed)?;
+        fixed::check(&desired, observed)?;
+        for (reason, text) in fixed::ignored(&desired, observed, spec) {
+            self.deduplicator.warn(true, EventSubject::Service(identity.service), reason, &text);
+        }
+        desired = self.fit_firewalls(desired, observed, identity, spec)?;
         let empty = Targets::default();
         let has_none = |graph: &ResourceGraph| graph.targets.get(POOL).is_none_or(|targets| *targets == empty);
         if has_none(&desired) && observed.graph.as_ref().is_none_or(has_none) {
@@ -264,13 +364,6 @@ impl LoadBalancerCloud for NodeBalancers {
             for (port, settings) in listeners {
                 desired.resources.insert(ResourceKey::Listener(port), settings.only(&PortConfig::WITHOUT_BACKENDS));
             }
-        }
-        let ip = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes).and_then(|it| it.text("ipv4"));
-        if let (Some(wanted), Some(ip)) = (spec.reserved_ip.map(|ip| ip.to_string()), ip)
-            && wanted != ip
-        {
-            let text = format!("NodeBalancer {} keeps address {ip}: reserved address {wanted} is ignored", observed.id);
-            self.deduplicator.warn(true, EventSubject::Service(identity.service), "NodeBalancerIPChangeIgnored", &text);
         }
         Ok(desired)
     }
@@ -281,6 +374,17 @@ impl LoadBalancerCloud for NodeBalancers {
 
     async fn apply(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         self.carry_out(change, spec).await
+    }
+
+    fn report(&self, notice: Notice<'_>) {
+        if let Notice::Moved { service, from, to } = notice {
+            let text = format!(
+                "the Service uses {} from now on; {} is deleted, unless it is preserved",
+                to.place(),
+                from.place()
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "NodeBalancerMoved", &text);
+        }
     }
 
     fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &NodeBalancerSpec) -> Published {

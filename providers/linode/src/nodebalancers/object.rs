@@ -16,7 +16,7 @@ pub(crate) const POOL: &str = "main";
 pub(crate) const OWNER_TAGS: TextTags = TextTags::of_length(50);
 
 /// A NodeBalancer, as the API shows it.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct NodeBalancer {
     pub(crate) id: u64,
     #[serde(default)]
@@ -31,6 +31,11 @@ pub(crate) struct NodeBalancer {
     kind: Option<String>,
     #[serde(default)]
     tags: Vec<String>,
+    /// `public` or `vpc`.
+    frontend_address_type: Option<String>,
+    frontend_vpc_subnet_id: Option<u64>,
+    /// Operations that the API refuses, such as `cannot_delete`.
+    pub(crate) locks: Option<Vec<String>>,
 }
 
 /// The settings of the NodeBalancer itself.
@@ -43,6 +48,18 @@ pub(crate) struct Settings {
     pub(crate) client_conn_throttle: u32,
     pub(crate) tags: Vec<String>,
     pub(crate) firewall_id: Option<u64>,
+    /// The network in which clients reach the NodeBalancer: `the Internet` or `subnet 71`.
+    pub(crate) frontend: Option<String>,
+}
+
+/// Setting of a NodeBalancer that says where clients reach it. It is no field of a request.
+pub(crate) const FRONTEND: &str = "frontend";
+/// Observed setting of a NodeBalancer: the IDs of attached firewalls that were not created for it.
+pub(crate) const ATTACHED: &str = "attached_firewalls";
+
+/// Returns the value of [`FRONTEND`].
+pub(crate) fn frontend(subnet: Option<u64>) -> String {
+    subnet.map_or_else(|| "the Internet".to_owned(), |id| format!("subnet {id}"))
 }
 
 impl Resource for Settings {
@@ -53,6 +70,7 @@ impl Resource for Settings {
         Field::update("client_conn_throttle").setting(&key::THROTTLE_LIMIT),
         Field::update("tags").setting(&key::TAGS).unordered_list(),
         Field::update("firewall_id").setting(&key::FIREWALL_ID),
+        Field::create_only(FRONTEND).setting(&key::FRONTEND_SUBNET_ID),
     ];
 }
 
@@ -146,7 +164,18 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     let ip = || shown(service).iter().find_map(|it| Some(it.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()));
     let name = || shown(service).iter().find_map(|it| it.hostname.clone());
     let ip = || ip().or_else(|| named_address(&name()?).map(|ip| ip.to_string()));
-    requested.or_else(ip).or_else(name)
+    let subnet = key::FRONTEND_SUBNET_ID.text_on(service).and_then(|text| text.trim().parse().ok());
+    requested.or_else(|| ip().map(|ip| in_subnet(ip, subnet))).or_else(name)
+}
+
+/// Returns the addresses that the Service shows.
+pub(crate) fn shown_addresses(service: &Service) -> Vec<String> {
+    shown(service).iter().filter_map(|it| it.ip.clone()).collect()
+}
+
+/// Returns the legacy owner tag of a NodeBalancer with this address. In VPCs, several can have one address.
+fn in_subnet(ip: String, subnet: Option<u64>) -> String {
+    subnet.map_or_else(|| ip.clone(), |subnet| format!("{ip} in subnet {subnet}"))
 }
 
 /// Returns the address in `203-0-113-9.ip.linodeusercontent.com`.
@@ -155,7 +184,7 @@ fn named_address(hostname: &str) -> Option<Ipv4Addr> {
     name.strip_prefix("nb-").unwrap_or(name).replace('-', ".").parse().ok()
 }
 
-/// Returns the ID in the annotation. A text that is not a number is ignored.
+/// Returns the ID in the annotation. A text that is not a number is a mistake of the spec.
 pub(crate) fn requested_id(service: &Service) -> Option<String> {
     let id = key::ID.text_on(service)?.trim().parse::<u64>().ok().filter(|id| *id > 0)?;
     Some(id.to_string())
@@ -167,13 +196,10 @@ impl NodeBalancer {
     pub(crate) fn is_found_by(&self, legacy_owner: &str) -> bool {
         let is_it = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
         is_it(&self.ipv4)
+            || is_it(&self.ipv4.clone().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)))
             || self.ipv6_address().as_deref() == Some(legacy_owner)
             || is_it(&self.hostname)
             || legacy_owner == format!("ID {}", self.id)
-    }
-
-    pub(crate) fn label(&self) -> &str {
-        self.label.as_deref().unwrap_or_default()
     }
 
     fn ipv6_address(&self) -> Option<String> {
@@ -191,7 +217,7 @@ impl NodeBalancer {
             name: self.label.unwrap_or_default(),
             owner_tags,
             labels: self.tags.into_iter().map(|tag| (tag, String::new())).collect(),
-            legacy_owner: self.ipv4,
+            legacy_owner: self.ipv4.map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -206,22 +232,19 @@ impl NodeBalancer {
             client_conn_throttle: self.client_conn_throttle,
             tags,
             firewall_id,
+            frontend: self.frontend_address_type.as_ref().map(|_| frontend(self.frontend_vpc_subnet_id)),
         }
     }
 
     /// Builds the resources from the configurations and their backends.
-    pub(crate) fn graph(
-        &self,
-        configs: Vec<(PortConfig, Vec<Backend>)>,
-        firewall_id: Option<u64>,
-    ) -> Result<ResourceGraph> {
+    pub(crate) fn graph(&self, configs: Vec<(PortConfig, Vec<Backend>)>, attached: &[u64]) -> Result<ResourceGraph> {
         let ips = |backends: &[Backend]| -> Targets {
             let sockets = backends.iter().filter_map(Backend::socket);
             sockets.map(|it| it.ip().to_string()).collect()
         };
         let none = Targets::default();
         let targets = configs.iter().fold(none, |all, (_, backends)| all.with(&ips(backends)));
-        let settings = Attributes::observed(&self.settings(firewall_id))?;
+        let settings = Attributes::observed(&self.settings(attached.first().copied()))?.set(ATTACHED, attached);
         let mut graph = ResourceGraph::default().balancer(settings);
         for (mut config, backends) in configs {
             let mut ports: Vec<u16> = backends.iter().filter_map(|it| Some(it.socket()?.port())).collect();

@@ -9,6 +9,7 @@ use provider_kit::load_balancers::{ServicePort, service_ports};
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::Deserialize;
 
+use super::firewall;
 use super::object::PortConfig;
 use crate::annotations::{self as key, Acl, Protocol, one_of};
 use crate::config::{Config, NodeBalancerType};
@@ -18,6 +19,8 @@ use crate::vpcs::without_length;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeBalancerSpec {
     pub(crate) kind: NodeBalancerType,
+    /// If set, an annotation sets the kind.
+    pub(crate) states_kind: bool,
     pub(crate) throttle: u32,
     pub(crate) tags: Vec<String>,
     pub(crate) ports: Vec<PortSpec>,
@@ -29,6 +32,8 @@ pub(crate) struct NodeBalancerSpec {
     pub(crate) ipv6_backends: bool,
     pub(crate) firewall_id: Option<u64>,
     pub(crate) acl: Option<Acl>,
+    /// If set, an annotation sets the ACL; otherwise, source ranges do.
+    pub(crate) states_acl: bool,
     pub(crate) backend: Subnet,
     pub(crate) frontend: Subnet,
     pub(crate) frontend_v6: Option<IpNet>,
@@ -92,6 +97,28 @@ fn warn_of_unknown(service: &Service, annotations: &mut Annotations<'_>) {
     declared.warnings().iter().for_each(|warning| annotations.warning(warning));
 }
 
+/// Warns of fields of the Service that NodeBalancers do not have.
+fn warn_of_ignored_fields(service: &Service, ports: &[PortSpec], annotations: &mut Annotations<'_>) {
+    let Some(spec) = &service.spec else { return };
+    if let Some(ip) =
+        spec.load_balancer_ip.as_ref().filter(|ip| !ip.is_empty() && !annotations.is_set(&key::RESERVED_IP))
+    {
+        let annotation = key::RESERVED_IP.key();
+        annotations
+            .warning(format!("loadBalancerIP: {ip} has no effect; set annotation {annotation} to a reserved address"));
+    }
+    let is_kept = |port: &PortSpec| {
+        port.config.algorithm == "source" || port.config.stickiness.as_deref().is_some_and(|it| it != "none")
+    };
+    if spec.session_affinity.as_deref() == Some("ClientIP") && !ports.iter().all(is_kept) {
+        let (algorithm, stickiness) = (key::ALGORITHM.key(), key::STICKY.key());
+        annotations.warning(format!(
+            "sessionAffinity: ClientIP has no effect on NodeBalancers, which send their own address to Nodes; set annotation \
+             {algorithm}: source, or {stickiness}"
+        ));
+    }
+}
+
 impl NodeBalancerSpec {
     /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
@@ -102,9 +129,24 @@ impl NodeBalancerSpec {
             annotations.mistake(error.to_string());
             Vec::new()
         });
-        let ports = ports.iter().map(|port| defaults.port(service, *port, &mut annotations)).collect();
+        let ports: Vec<_> = ports.iter().map(|port| defaults.port(service, *port, &mut annotations)).collect();
         let firewall_id = annotations.get(&key::FIREWALL_ID);
-        let acl = annotations.get(&key::FIREWALL_ACL).or_else(|| source_ranges(service, &mut annotations));
+        let stated = annotations.get(&key::FIREWALL_ACL);
+        let states_acl = stated.is_some();
+        let acl = stated.or_else(|| source_ranges(service, &mut annotations));
+        if let (Some(_), Some(_)) = (firewall_id, &acl) {
+            let (id, acl) = (key::FIREWALL_ID.key(), key::FIREWALL_ACL.key());
+            let setting = if states_acl { format!("annotation {acl}") } else { "loadBalancerSourceRanges".to_owned() };
+            annotations
+                .warning(format!("{setting} has no effect with annotation {id}: that firewall decides about clients"));
+        }
+        let acl = acl.filter(|_| firewall_id.is_none());
+        let too_large =
+            acl.as_ref().and_then(|acl| firewall::too_large(acl, ports.iter().map(|it| it.config.transport())));
+        if let Some(mistake) = too_large {
+            annotations.mistake(mistake);
+        }
+        warn_of_ignored_fields(service, &ports, &mut annotations);
         let backend = Subnet {
             id: annotations.get(&key::BACKEND_SUBNET_ID),
             vpc: annotations.get(&key::BACKEND_VPC),
@@ -126,6 +168,8 @@ impl NodeBalancerSpec {
             range: annotations.get(&key::FRONTEND_V4),
         };
         let frontend_v6 = annotations.get(&key::FRONTEND_V6);
+        // Read to report an invalid value.
+        annotations.get(&key::ID);
         let [id, vpc, label] = [key::FRONTEND_SUBNET_ID.key(), key::FRONTEND_VPC.key(), key::FRONTEND_SUBNET.key()];
         if frontend.id.is_none() && frontend.vpc.is_some() != frontend.label.is_some() {
             annotations.mistake(format!("annotations {vpc} and {label}: only one is set; set both or neither"));
@@ -135,6 +179,7 @@ impl NodeBalancerSpec {
         }
         let spec = Self {
             kind: annotations.get(&key::TYPE).unwrap_or(config.kind),
+            states_kind: annotations.is_set(&key::TYPE),
             throttle: annotations.get(&key::THROTTLE_LIMIT).unwrap_or_default(),
             tags: annotations.get(&key::TAGS).unwrap_or_default(),
             ports,
@@ -145,7 +190,8 @@ impl NodeBalancerSpec {
             ipv6_ingress: annotations.get(&key::IPV6_INGRESS).unwrap_or(config.ipv6_ingress),
             ipv6_backends: annotations.get(&key::IPV6_BACKENDS).unwrap_or(config.ipv6_backends),
             firewall_id,
-            acl: acl.filter(|_| firewall_id.is_none()),
+            acl,
+            states_acl,
             backend,
             frontend,
             frontend_v6,
@@ -195,6 +241,17 @@ impl Defaults {
     fn of(annotations: &mut Annotations<'_>) -> Self {
         let (check, check_body) =
             (annotations.get(&key::CHECK), annotations.get(&key::CHECK_BODY).filter(|it| !it.is_empty()));
+        for (setting, is_set, kinds) in [
+            (key::CHECK_PATH.key(), annotations.is_set(&key::CHECK_PATH), &["http", "http_body"][..]),
+            (key::CHECK_BODY.key(), check_body.is_some(), &["http_body"]),
+        ] {
+            let kind = check.as_deref().unwrap_or("connection");
+            if is_set && !kinds.contains(&kind) {
+                let (check, kinds) = (key::CHECK.key(), kinds.join(" or "));
+                annotations
+                    .warning(format!("annotation {setting} has no effect with {check}: {kind}; set {check}: {kinds}"));
+            }
+        }
         if check.as_deref() == Some("http_body") && check_body.is_none() {
             let [body, check] = [key::CHECK_BODY.key(), key::CHECK.key()];
             annotations.mistake(format!("annotation {body} is required with annotation {check}: http_body"));

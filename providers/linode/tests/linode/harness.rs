@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, CloudProvider, Cluster, Context, Environment, LoadBalancerStatus, Node, NodeAddress, Result, Service,
-    Setup,
+    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::Builder;
 use provider_linode::config::Config;
@@ -117,6 +117,21 @@ impl Harness {
     /// Syncs a Service, which gets the annotations and the status that follow.
     pub(crate) async fn ensure(&self, provider: &Linode, service: &mut Service) -> Result<LoadBalancerStatus> {
         self.cluster.ensure(provider, &cluster(), service).await
+    }
+
+    /// Syncs a Service while other Services exist.
+    pub(crate) async fn ensure_beside(&self, provider: &Linode, service: &Service, others: &[Service]) -> Result<()> {
+        self.cluster.set_services([service.clone()].into_iter().chain(others.iter().cloned()));
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().ensure(request).await.map(drop)
+    }
+
+    /// Sets the targets of a Service to the Nodes.
+    pub(crate) async fn update_targets(&self, provider: &Linode, service: &Service) -> Result<()> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().update_targets(request).await
     }
 
     pub(crate) async fn delete(&self, provider: &Linode, service: &Service) -> Result<()> {

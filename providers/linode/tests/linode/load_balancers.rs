@@ -6,7 +6,7 @@ use cloud_provider::{Caches, LoadBalancerStatus, Node};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, annotate, service, service_of};
-use linode_fake::{ACCOUNT, SUBNET};
+use linode_fake::SUBNET;
 
 pub(crate) const PEM: &str = "-----BEGIN CERTIFICATE-----\nAQIDBA==\n-----END CERTIFICATE-----\n";
 const OTHER_PEM: &str = "-----BEGIN CERTIFICATE-----\nBQYHCA==\n-----END CERTIFICATE-----\n";
@@ -172,48 +172,6 @@ async fn wrong_annotations_name_value_and_choices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acl_firewall_stands_before_the_ports_and_goes_with_the_service() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[("firewall-acl", r#"{"allowList": {"ipv4": ["192.0.2.0/24"]}}"#)]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let firewall = harness.fake.lock().firewalls[0].clone();
-    let rule = &firewall["rules"]["inbound"][0];
-    assert_eq!((&firewall["rules"]["inbound_policy"], &rule["ports"]), (&json!("DROP"), &json!("443,80")));
-    assert_eq!(harness.nodebalancer().1.len(), 2);
-    let provider = harness.started().await;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.changes(), [""; 0]);
-    annotate(&mut service, "firewall-acl", r#"{"denyList": {"ipv4": ["192.0.2.0/24"], "ipv6": ["2001:db8::/32"]}}"#);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.fake.lock().firewalls[0]["rules"]["inbound_policy"], "ACCEPT");
-    harness.delete(&provider, &service).await.unwrap();
-    assert!(harness.fake.lock().firewalls.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn firewall_of_the_user_is_attached_and_never_deleted() {
-    let harness = Harness::new();
-    let ids: Vec<u64> = {
-        let mut cloud = harness.fake.lock();
-        let ids = [cloud.number(), cloud.number()];
-        let firewall = |id: &u64| json!({"id": id, "account": ACCOUNT, "label": format!("fw-{id}"), "tags": [], "rules": {}, "devices": []});
-        cloud.firewalls = ids.iter().map(firewall).collect();
-        ids.into()
-    };
-    let provider = harness.started().await;
-    let mut service = service(&[("firewall-id", &ids[0].to_string())]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let devices = |at: usize| harness.fake.lock().firewalls[at]["devices"].as_array().unwrap().len();
-    assert_eq!((devices(0), devices(1)), (1, 0));
-    annotate(&mut service, "firewall-id", &ids[1].to_string());
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!((devices(0), devices(1)), (0, 1));
-    harness.delete(&provider, &service).await.unwrap();
-    assert_eq!(harness.fake.lock().firewalls.len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn preserved_nodebalancer_stays_and_a_reserved_address_is_released_on_demand() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -266,12 +224,4 @@ async fn ipv6_backends_are_the_annotated_addresses_and_others_are_left_out() {
     let nodes = config(&configs, 80)["nodes"].as_array().unwrap();
     assert_eq!((nodes.len(), &nodes[0]["address"]), (1, &json!("[2600:3c03::1]:30080")));
     assert!(harness.events().iter().any(|it| it.starts_with("NoBackendAddress")));
-}
-
-#[tokio::test(start_paused = true)]
-async fn requested_nodebalancer_that_does_not_exist_is_not_created() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let error = harness.ensure(&provider, &mut service(&[("nodebalancer-id", "42")])).await.unwrap_err();
-    assert!(error.to_string().contains("there is no NodeBalancer 42"), "{error}");
 }

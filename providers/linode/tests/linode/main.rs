@@ -4,8 +4,10 @@
 
 mod configuration;
 mod contract;
+mod firewalls;
 mod harness;
 mod load_balancers;
+mod neighbours;
 mod nodes;
 mod profile;
 mod takeover;

@@ -228,6 +228,15 @@ impl CloudProfile for LinodeCloud {
         Some(json!({"metadata": {"annotations": {key: id}}}))
     }
 
+    fn add_twins(&self) -> bool {
+        self.fake.lock().copy_nodebalancers();
+        true
+    }
+    fn setting_of_the_creation(&self) -> Option<Value> {
+        let key = format!("{}frontend-subnet-id", provider_linode::annotations::PREFIX);
+        Some(json!({"metadata": {"annotations": {key: "71"}}}))
+    }
+
     fn prepare(&mut self, _machines: usize) {
         self.fake.lock().limits = [1_000_000, 1_000_000];
     }
