@@ -11,7 +11,7 @@ use provider_kit::transport::Call;
 use super::create::{CreatedResponse, body};
 use super::octavia::{BALANCERS, ID};
 use super::project::Project;
-use super::published::lead_by;
+use super::published::{is_published, lead_by};
 use super::read::Whole;
 use super::requests::ObjectNames;
 use super::spec::ServiceSpec;
@@ -35,19 +35,22 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
     }
     // Of a load balancer in ERROR, Octavia deletes no single resource: only the whole load balancer can be deleted.
     let goes_at_once = is_removed && (project.config.flag(&CASCADE_DELETE) || failed.is_some());
-    if goes_at_once {
+    // A Service that shows its address serves until Octavia accepts the deletion, and what is left of its load balancer is
+    // found again. Without an address, as for a load balancer whose Service is deleted already, nothing would find it.
+    let serves = is_removed && is_published(change.identity.service);
+    if goes_at_once && (serves || !is_floating_ip(&change.operations[0])) {
         return remove(project, change, true).await;
     }
     match change.operations {
         // Octavia may refuse the deletion of any other resource, and the load balancer is reached until then.
-        [floating, rest @ ..] if is_removed && is_floating_ip(floating) && !removes(&rest[0]) => {
+        [floating, rest @ ..] if serves && is_floating_ip(floating) && !removes(&rest[0]) => {
             let applied = apply_first(project, Change { operations: rest, ..change }, spec).await?;
             Ok(match applied {
                 Applied::Shown(_, shown) => Applied::PlanAgain(shown),
                 other => other,
             })
         }
-        [floating, ..] if is_removed && is_floating_ip(floating) => remove(project, change, false).await,
+        [floating, ..] if serves && is_floating_ip(floating) => remove(project, change, false).await,
         _ => apply_first(project, change, spec).await,
     }
 }
@@ -91,7 +94,7 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
 
 /// Deletes the load balancer with all its resources, and then its security group and its floating IP: if Octavia refuses
 /// the deletion, the load balancer keeps working. Both are read before, so that a credential that becomes another
-/// project's in between does not pass for their absence.
+/// project's in between does not pass for their absence. The group of a Service that shows no address is deleted first.
 async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
     let goes = |is_it: fn(&ResourceKey) -> bool| change.operations.iter().any(|it| it.deletes(is_it));
@@ -99,10 +102,15 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
         true => floating_ip::to_delete(project, change.identity, &vip_port(actual)).await?,
         false => None,
     };
-    let groups = match goes(|resource| matches!(resource, ResourceKey::CreatedBefore(_))) {
+    let mut groups = match goes(|resource| matches!(resource, ResourceKey::CreatedBefore(_))) {
         true => project.groups.ids(change.identity).await?,
         false => Vec::new(),
     };
+    if !is_published(change.identity.service) {
+        for id in std::mem::take(&mut groups) {
+            project.groups.delete(&id).await?;
+        }
+    }
     let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
     let call = if cascade { call.query("cascade", true) } else { call };
     match project.services.balancer.send(call).await {
