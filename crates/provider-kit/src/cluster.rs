@@ -111,22 +111,22 @@ impl ClusterView {
         }
     }
 
-    /// Creates an object in the collection at `path`. Returns the status of the answer.
+    /// Creates an object in the collection at `path`. Returns the answer, and its status.
     ///
     /// # Errors
     /// The errors of [`api`](Self::api).
-    pub async fn create(&self, path: &str, object: &Value) -> Result<StatusCode> {
+    pub async fn create(&self, path: &str, object: &Value) -> Result<(StatusCode, Value)> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/json");
-        Ok(self.send(request, object.to_string().into_bytes()).await?.0)
+        self.send(request, object.to_string().into_bytes()).await
     }
 
-    /// Replaces the object at `path`, if it still has the resource version of `object`. Returns the status of the answer.
+    /// Replaces the object at `path`, if it still has the resource version of `object`. Returns the answer, and its status.
     ///
     /// # Errors
     /// The errors of [`api`](Self::api).
-    pub async fn replace(&self, path: &str, object: &Value) -> Result<StatusCode> {
+    pub async fn replace(&self, path: &str, object: &Value) -> Result<(StatusCode, Value)> {
         let request = Request::put(path).header(CONTENT_TYPE, "application/json");
-        Ok(self.send(request, object.to_string().into_bytes()).await?.0)
+        self.send(request, object.to_string().into_bytes()).await
     }
 
     async fn send(&self, request: request::Builder, body: Vec<u8>) -> Result<(StatusCode, Value)> {

@@ -59,7 +59,7 @@ impl Kubernetes {
             }
             let id = format!("{:016x}", fastrand::u64(..));
             let body = json!({"metadata": {"name": CONFIG_MAP}, "data": {"uid": id, "provider-uid": id}});
-            match self.cluster.create(CONFIG_MAPS, &body).await?.as_u16() {
+            match self.cluster.create(CONFIG_MAPS, &body).await?.0.as_u16() {
                 201 => return Ok(id),
                 // Another program created the map.
                 409 => {}

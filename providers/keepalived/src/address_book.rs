@@ -110,10 +110,13 @@ impl AddressBook {
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
         }
         let mut data = self.manual.clone();
+        // The API server refuses a key with `:`: an entry of IPv6, which only a user can have written, must not keep all other
+        // addresses from being written.
         let before = |entry: &Entry| self.object["data"][entry.ip.to_string()].as_str().map(str::to_owned);
         let values = self
             .entries
             .iter()
+            .filter(|entry| entry.ip.is_ipv4())
             .filter_map(|entry| Some((entry.ip.to_string(), entry.value().or_else(|| before(entry))?)));
         data.extend(values);
         let entries = Entries { services: Some(self.entries.clone()), others: self.others.clone() };
@@ -137,13 +140,31 @@ impl AddressBook {
         self.entries.iter().filter(move |entry| entry.uid == uid)
     }
 
-    /// Returns the user of an address other than the Service with this UID, for texts: `Service shop/web`.
-    pub(crate) fn user_beside(&self, address: IpAddr, uid: &str) -> Option<String> {
-        if let Some(entry) = self.entries.iter().find(|entry| entry.ip == address && entry.uid != uid) {
-            return Some(entry.service());
-        }
-        let manual = self.manual.iter().find(|(key, _)| key.parse() == Ok(address))?;
-        Some(format!("an entry made by hand, {:?}", manual.1))
+    /// Returns `true` if there is an entry of the Service with this UID.
+    pub(crate) fn has(&self, uid: &str) -> bool {
+        self.of(uid).next().is_some()
+    }
+
+    /// Returns the entry of another Service than the one with this UID that has the address.
+    pub(crate) fn entry_beside(&self, address: IpAddr, uid: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.ip == address && entry.uid != uid)
+    }
+
+    /// Returns the value of the entry that was made by hand for an address.
+    pub(crate) fn manual(&self, address: IpAddr) -> Option<&str> {
+        self.manual.get(&address.to_string()).map(String::as_str)
+    }
+
+    /// Returns all addresses that the Service with this UID does not have.
+    pub(crate) fn addresses_beside<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+        let others = self.entries.iter().filter(move |entry| entry.uid != uid).map(|entry| entry.ip);
+        others.chain(self.manual.keys().filter_map(|key| key.parse().ok()))
+    }
+
+    /// Forgets what another Service or a user has written for an address, which a Service takes.
+    pub(crate) fn take(&mut self, address: IpAddr, uid: &str) {
+        self.entries.retain(|entry| entry.ip != address || entry.uid == uid);
+        self.manual.remove(&address.to_string());
     }
 
     /// Deletes the entries of the Service with this UID.

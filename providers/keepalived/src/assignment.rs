@@ -1,6 +1,8 @@
-//! Decision about the addresses of a Service.
+//! Decision about the address of a Service.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use cloud_provider::{Error, Result, Service};
 use provider_kit::annotations::{Annotations, Parsed};
@@ -8,9 +10,10 @@ use serde_json::Map;
 
 use crate::address_book::{AddressBook, Entry, word};
 use crate::config::{ANNOTATIONS, Config, FORWARD_METHOD, ForwardMethod, POOL, PREFIX};
-use crate::pools::{Family, Pools};
+use crate::pools::Pools;
+use crate::services::{Services, shown_addresses};
 
-/// The addresses that a Service requests, and its forward method.
+/// The address that a Service requests, and its forward method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Desired {
     /// UID of the Service.
@@ -23,10 +26,8 @@ pub(crate) struct Desired {
     pub(crate) method: Option<ForwardMethod>,
     /// Address of `spec.loadBalancerIP`.
     pub(crate) fixed: Option<IpAddr>,
-    /// Families of `spec.ipFamilies`; empty if the API server did not set them.
-    pub(crate) families: Vec<Family>,
-    /// If set, an address of each family is required, and otherwise of those that the pool has.
-    pub(crate) requires_all: bool,
+    /// Addresses of the status.
+    pub(crate) shown: Vec<IpAddr>,
     /// Name of the pool; empty for the default one.
     pub(crate) pool: String,
 }
@@ -45,113 +46,128 @@ pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
     }
     annotations.unknown(PREFIX, ANNOTATIONS);
     let text = spec.load_balancer_ip.unwrap_or_default();
-    let fixed = if text.is_empty() { None } else { text.parse().ok() };
+    let fixed: Option<IpAddr> = if text.is_empty() { None } else { text.parse().ok() };
     if fixed.is_none() && !text.is_empty() {
         annotations.mistake(format!("spec.loadBalancerIP: {text:?} is not an IP address"));
     }
-    let family = |name: &String| if name == "IPv6" { Family::V6 } else { Family::V4 };
+    if let Some(ip) = fixed.filter(IpAddr::is_ipv6) {
+        annotations.mistake(format!("spec.loadBalancerIP: {ip} is IPv6, which kube-keepalived-vip does not support"));
+    }
+    let families = spec.ip_families.unwrap_or_default();
+    if families == ["IPv6"] {
+        annotations.mistake("spec.ipFamilies: IPv6 is not supported by kube-keepalived-vip; add IPv4");
+    }
+    if families.len() > 1 && spec.ip_family_policy.as_deref() == Some("RequireDualStack") {
+        annotations.mistake(
+            "spec.ipFamilyPolicy: RequireDualStack needs an IPv6 address, which kube-keepalived-vip does not support; use \
+             PreferDualStack, which gets an IPv4 address only",
+        );
+    }
     annotations.parsed(Desired {
         uid: metadata.uid.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone().unwrap_or_default(),
         method,
         fixed,
-        families: spec.ip_families.iter().flatten().map(family).collect(),
-        requires_all: spec.ip_family_policy.as_deref() == Some("RequireDualStack"),
+        shown: shown_addresses(service),
         pool,
     })
 }
 
 impl Desired {
-    /// Gives the Service its addresses, one for each of its families. Addresses that it has stay, unless
-    /// `spec.loadBalancerIP` names another one. Repeated, the assignment changes nothing.
+    /// Gives the Service its address. An address that it has stays, unless `spec.loadBalancerIP` names another one. If the
+    /// ConfigMap has none, because it was lost or restored, the address of the Service's status stays. Repeated, the assignment
+    /// changes nothing.
     ///
     /// # Errors
-    /// *Invalid*, if the requested address is in use or the pool lacks a family; *quota*, if the pool has no free address.
-    pub(crate) fn assign(&self, book: &mut AddressBook, pools: &Pools) -> Result<()> {
-        let wanted = self.addresses(book, pools)?;
-        let mut wanted = wanted.into_iter();
-        let mut entries = Vec::with_capacity(book.entries.len() + 1);
-        for entry in &book.entries {
-            if entry.uid != self.uid {
-                entries.push(entry.clone());
-            } else if let Some(ip) = wanted.next() {
-                entries.push(Entry { others: entry.others.clone(), ..self.entry(ip) });
-            }
-        }
-        entries.extend(wanted.map(|ip| self.entry(ip)));
-        book.entries = entries;
+    /// *Invalid*, if the requested address is in use; *quota*, if the pool has no free address.
+    pub(crate) fn assign(
+        &self,
+        book: &mut AddressBook,
+        pools: &Pools,
+        services: impl FnOnce() -> Arc<Services>,
+    ) -> Result<()> {
+        let kept = book.of(&self.uid).map(|entry| entry.ip).find(|ip| self.fixed.map_or(ip.is_ipv4(), |it| it == *ip));
+        let ip = match kept {
+            Some(ip) => ip,
+            None => self.address(book, pools, &services())?,
+        };
+        book.take(ip, &self.uid);
+        let kept = book.entries.iter().position(|entry| entry.uid == self.uid);
+        let others = kept.map_or_else(Map::new, |at| book.entries[at].others.clone());
+        let (uid, namespace, name) = (self.uid.clone(), self.namespace.clone(), self.name.clone());
+        let entry = Entry { uid, ip, namespace, name, method: word(self.method), others };
+        let at = kept.unwrap_or(book.entries.len());
+        book.release(&self.uid);
+        book.entries.insert(at, entry);
         Ok(())
     }
 
-    fn entry(&self, ip: IpAddr) -> Entry {
-        let Self { uid, namespace, name, method, .. } = self.clone();
-        Entry { uid, ip, namespace, name, method: word(method), others: Map::new() }
+    /// Takes the address from the Service, and what a ConfigMap without its annotation still has in `data`.
+    pub(crate) fn release(&self, book: &mut AddressBook) {
+        book.release(&self.uid);
+        for ip in self.shown.iter().filter(|ip| self.is_lost_entry(book, **ip)).copied().collect::<Vec<_>>() {
+            book.take(ip, &self.uid);
+        }
     }
 
-    /// Returns the addresses that the Service gets.
-    fn addresses(&self, book: &AddressBook, pools: &Pools) -> Result<Vec<IpAddr>> {
-        let existing: Vec<_> = book.of(&self.uid).map(|entry| entry.ip).collect();
-        let families = self.families(&existing, pools)?;
-        let mut addresses = Vec::new();
-        for family in families {
-            let fixed = self.fixed.filter(|ip| Family::of(*ip) == family);
-            let kept = existing.iter().copied().find(|ip| Family::of(*ip) == family);
-            addresses.push(match (fixed, kept) {
-                (Some(ip), _) => self.free(book, ip)?,
-                (None, Some(ip)) => ip,
-                (None, None) => {
-                    let is_used = |ip| book.user_beside(ip, &self.uid).is_some();
-                    pools.first_free(&self.pool, family, is_used).ok_or_else(|| self.exhausted(family))?
-                }
-            });
+    /// Returns the address that a Service gets which has none, or another one than it requests.
+    fn address(&self, book: &AddressBook, pools: &Pools, services: &Services) -> Result<IpAddr> {
+        if let Some(ip) = self.fixed {
+            return match self.user(book, services, ip) {
+                None => Ok(ip),
+                Some(user) => Err(Error::invalid(format!(
+                    "spec.loadBalancerIP: {ip} is used by {user}; an address serves one Service only. Choose another address, \
+                     or delete its user first"
+                ))),
+            };
         }
-        Ok(addresses)
-    }
-
-    /// Returns the families of the addresses: those of the Service for which there are ranges. A fixed address needs none.
-    fn families(&self, existing: &[IpAddr], pools: &Pools) -> Result<Vec<Family>> {
-        let mut requested = self.families.clone();
-        if requested.is_empty() {
-            let known = self.fixed.or(existing.first().copied()).map(Family::of);
-            requested.extend(known.or_else(|| pools.first_family(&self.pool)));
+        let is_its = |ip: &&IpAddr| pools.contains(**ip) && self.user_in_book(book, services, **ip).is_none();
+        if let Some(ip) = self.shown.iter().find(is_its) {
+            return Ok(*ip);
         }
-        if let Some(ip) = self.fixed.filter(|ip| !requested.contains(&Family::of(*ip))) {
-            let family = Family::of(ip);
+        if !pools.has(&self.pool) {
             return Err(Error::invalid(format!(
-                "spec.loadBalancerIP: {ip} is {family}, which spec.ipFamilies does not name"
+                "{} has no range, which the Service requests; add one to KEEPALIVED_SERVICE_CIDR, or choose a pool with \
+                 annotation {}",
+                self.pool_name(),
+                POOL.key()
             )));
         }
-        let has = |family: &Family| {
-            self.fixed.is_some_and(|ip| Family::of(ip) == *family)
-                || existing.iter().any(|ip| Family::of(*ip) == *family)
-                || pools.has(&self.pool, *family)
-        };
-        let (there, missing): (Vec<_>, Vec<_>) = requested.into_iter().partition(has);
-        match missing.first() {
-            Some(family) if self.requires_all || there.is_empty() => Err(Error::invalid(format!(
-                "{} has no {family} range, which the Service requests; add one to KEEPALIVED_SERVICE_CIDR",
+        let mut used: BTreeSet<_> = book.addresses_beside(&self.uid).collect();
+        used.extend(services.shown_beside(book, &self.uid));
+        pools.first_free(&self.pool, |ip| used.contains(&ip)).ok_or_else(|| {
+            Error::quota(format!(
+                "{} has no free address: add a range to KEEPALIVED_SERVICE_CIDR, or delete Services of type LoadBalancer",
                 self.pool_name()
-            ))),
-            _ => Ok(there),
-        }
+            ))
+        })
     }
 
-    fn free(&self, book: &AddressBook, ip: IpAddr) -> Result<IpAddr> {
-        match book.user_beside(ip, &self.uid) {
-            None => Ok(ip),
-            Some(user) => Err(Error::invalid(format!(
-                "spec.loadBalancerIP: {ip} is used by {user}; an address serves one Service only. Choose another address, or \
-                 delete its user first"
-            ))),
-        }
+    /// Returns the user of an address other than this Service, for texts: `Service shop/web`.
+    fn user(&self, book: &AddressBook, services: &Services, ip: IpAddr) -> Option<String> {
+        let shown = || services.user_beside(book, ip, &self.uid).map(str::to_owned);
+        self.user_in_book(book, services, ip).or_else(|| shown().filter(|_| !self.shown.contains(&ip)))
     }
 
-    fn exhausted(&self, family: Family) -> Error {
-        Error::quota(format!(
-            "{} has no free {family} address: add a range to KEEPALIVED_SERVICE_CIDR, or delete Services of type LoadBalancer",
-            self.pool_name()
-        ))
+    /// Returns the user of an address in the ConfigMap other than this Service. An old entry, whose Service does not exist, is no
+    /// user of the address that this Service shows.
+    fn user_in_book(&self, book: &AddressBook, services: &Services, ip: IpAddr) -> Option<String> {
+        if let Some(entry) = book.entry_beside(ip, &self.uid) {
+            let is_old = self.shown.contains(&ip) && services.lack(&entry.uid, &self.uid);
+            return (!is_old).then(|| entry.service());
+        }
+        let manual = book.manual(ip).filter(|_| !self.is_lost_entry(book, ip))?;
+        Some(format!("an entry made by hand, {manual:?}"))
+    }
+
+    /// Returns `true` if `data` has an entry of this Service, at an address that the Service shows or requests, and the annotation
+    /// has none: the annotation was lost.
+    fn is_lost_entry(&self, book: &AddressBook, ip: IpAddr) -> bool {
+        let Some(value) = book.manual(ip) else { return false };
+        let service = value.split_once(':').map_or(value, |(service, _)| service);
+        let is_named = service.split_once('/') == Some((&self.namespace, &self.name));
+        is_named && (self.shown.contains(&ip) || self.fixed == Some(ip))
     }
 
     fn pool_name(&self) -> String {

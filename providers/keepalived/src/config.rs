@@ -52,8 +52,8 @@ provider_kit::declare! {
     pub NAMESPACE: String = "NAMESPACE", kind(NAME);
     /// Name of the ConfigMap, such as `vip-configmap`. It is created if it does not exist. Required.
     pub CONFIG_MAP: String = "CONFIG_MAP", kind(NAME);
-    /// Ranges of virtual IP addresses, separated by commas: `192.0.2.64/26` or `192.0.2.5-192.0.2.9`, of IPv4 and IPv6.
-    /// `NAME=` before a range makes it part of a named pool. Required.
+    /// Ranges of virtual IP addresses, separated by commas: `192.0.2.64/26` or `192.0.2.5-192.0.2.9`.
+    /// kube-keepalived-vip supports IPv4 only. `NAME=` before a range makes it part of a named pool. Required.
     pub SERVICE_CIDR: Pools = "SERVICE_CIDR";
     /// Forward method of Services without the annotation. Without a value, kube-keepalived-vip decides, which uses `NAT`.
     pub DEFAULT_FORWARD_METHOD: ForwardMethod = "DEFAULT_FORWARD_METHOD";

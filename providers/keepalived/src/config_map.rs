@@ -42,6 +42,8 @@ impl ConfigMapStore {
                 "{text}. The role needs the verbs get, create and update for configmaps in namespace {}",
                 self.config.namespace
             )),
+            // One of the entries may be the cause: the changes are written in smaller groups.
+            StatusCode::UNPROCESSABLE_ENTITY => Error::invalid(text),
             StatusCode::NOT_FOUND => Error::other(format!("{text}. Create namespace {} first", self.config.namespace)),
             _ => Error::other(text),
         }
@@ -75,7 +77,7 @@ impl DocumentStore for ConfigMapStore {
     async fn write(&self, (): &(), document: AddressBook, version: Option<&str>) -> Result<()> {
         self.fence.check()?;
         let mut object = document.render(&self.config.namespace, &self.config.config_map)?;
-        let status = match version {
+        let (status, answer) = match version {
             Some(version) => {
                 object["metadata"]["resourceVersion"] = json!(version);
                 self.cluster.replace(&self.path(), &object).await?
@@ -95,7 +97,7 @@ impl DocumentStore for ConfigMapStore {
                 if status == StatusCode::CONFLICT {
                     self.metrics.conflict();
                 }
-                Err(self.refusal("the write", status, &Value::Null))
+                Err(self.refusal("the write", status, &answer))
             }
         }
     }

@@ -25,6 +25,7 @@ mod load_balancers;
 mod metrics;
 mod pools;
 mod provider;
+mod services;
 mod unused;
 
 pub use provider::{Keepalived, factory};

@@ -14,6 +14,7 @@ use crate::address_book::{AddressBook, Entry};
 use crate::assignment::desired;
 use crate::config::Config;
 use crate::config_map::ConfigMapStore;
+use crate::services::{KnownServices, Services};
 
 /// Addresses of Services in one ConfigMap. Nodes do not matter: each of them runs keepalived.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ impl VirtualAddresses {
         &self,
         service: &Service,
         goal: Goal,
+        services: KnownServices,
     ) -> Result<impl Fn(&mut AddressBook) -> Result<()> + Send + Sync + use<>> {
         let parsed = desired(service, &self.config);
         if goal == Goal::Ensured {
@@ -38,9 +40,9 @@ impl VirtualAddresses {
         }
         let (desired, config) = (parsed.spec, Arc::clone(&self.config));
         Ok(move |book: &mut AddressBook| match goal {
-            Goal::Ensured => desired.assign(book, &config.pools),
+            Goal::Ensured => desired.assign(book, &config.pools, || services.services()),
             Goal::Deleted => {
-                book.release(&desired.uid);
+                desired.release(book);
                 Ok(())
             }
         })
@@ -48,21 +50,22 @@ impl VirtualAddresses {
 
     /// Brings the Service to the goal, and returns the document with which it is there. Writes nothing if it is there already.
     async fn reach(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<AddressBook> {
-        let (change, uid) = (self.change(request.service, goal)?, uid(request.service));
+        let uid = uid(request.service);
         // The edit reads the document anyway. Only if the last one shows nothing to do, it is read here.
         let last = self.books.store().last.lock().clone();
-        let known = last.and_then(|last| planned(&last, &change, uid).ok()).filter(|plan| !plan.is_empty());
-        let plan = match known {
-            Some(plan) => plan,
-            None => {
-                let before = self.books.store().read(&()).await?.document;
-                let plan = planned(&before, &change, uid)?;
-                if plan.is_empty() {
-                    return Ok(before);
-                }
-                plan
-            }
+        let mut before = match last {
+            Some(last) => last,
+            None => self.books.store().read(&()).await?.document,
         };
+        let change = self.change(request.service, goal, self.known_services(&before, uid).await?)?;
+        let mut plan = planned(&before, &change, uid).unwrap_or_default();
+        if plan.is_empty() {
+            before = self.books.store().read(&()).await?.document;
+            plan = planned(&before, &change, uid)?;
+            if plan.is_empty() {
+                return Ok(before);
+            }
+        }
         request.callbacks.on_plan(&plan);
         // Another writer may have come between: the outcome is what was written, not what was planned.
         let written = Arc::new(parking_lot::Mutex::new(AddressBook::default()));
@@ -75,6 +78,15 @@ impl VirtualAddresses {
         self.books.edit(&(), edit).await?;
         let book = written.lock().clone();
         Ok(book)
+    }
+
+    /// Returns the Services of the cluster. Commands have no cache, and list them for a Service without an address.
+    async fn known_services(&self, book: &AddressBook, uid: &str) -> Result<KnownServices> {
+        let cluster = &self.books.store().cluster;
+        if cluster.services().is_some() || book.has(uid) {
+            return Ok(KnownServices::Cached(cluster.clone()));
+        }
+        Ok(KnownServices::Listed(Arc::new(Services::list(cluster).await?)))
     }
 
     fn resource(&self, cluster: &Cluster, entry: &Entry) -> OwnedResource {
@@ -213,8 +225,9 @@ impl LoadBalancers for VirtualAddresses {
     }
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
-        let change = self.change(request.service, goal)?;
-        planned(&self.books.store().read(&()).await?.document, &change, uid(request.service))
+        let (book, uid) = (self.books.store().read(&()).await?.document, uid(request.service));
+        let change = self.change(request.service, goal, self.known_services(&book, uid).await?)?;
+        planned(&book, &change, uid)
     }
 
     async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {

@@ -23,7 +23,7 @@ pub(crate) struct AddressMetrics {
 impl AddressMetrics {
     /// Returns a recorder, and reports the size of the pools.
     #[allow(clippy::cast_precision_loss, reason = "a gauge is approximate beyond 2^53 addresses")]
-    pub(crate) fn new(metrics: Arc<dyn CloudMetrics>, size: u128) -> Self {
+    pub(crate) fn new(metrics: Arc<dyn CloudMetrics>, size: u64) -> Self {
         metrics.record(&SIZE, &[], size as f64);
         Self { metrics, used: Mutex::default() }
     }

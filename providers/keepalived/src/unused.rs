@@ -1,17 +1,15 @@
 //! Release of addresses whose Service was deleted while no program ran.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::shared_document::DocumentStore;
 
 use crate::load_balancers::VirtualAddresses;
+use crate::services::Services;
 
 /// Time between two comparisons with the Services of the cluster.
 const INTERVAL: Duration = Duration::from_secs(3600);
-/// Services of a page.
-const PAGE: usize = 500;
 
 impl VirtualAddresses {
     /// Releases unused addresses at the start and every hour. Ends never.
@@ -36,7 +34,7 @@ impl VirtualAddresses {
         if book.entries.is_empty() {
             return Ok(Vec::new());
         }
-        let services = self.services().await?;
+        let services = Services::list(&self.books.store().cluster).await?.uids;
         let count = book.entries.len();
         let unused: Vec<_> = book.entries.into_iter().filter(|entry| !services.contains(&entry.uid)).collect();
         if unused.is_empty() {
@@ -57,24 +55,5 @@ impl VirtualAddresses {
             })
             .await?;
         Ok(released)
-    }
-
-    /// Returns the UIDs of all Services, from a list that was read to its end.
-    async fn services(&self) -> Result<BTreeSet<String>> {
-        let (mut uids, mut next) = (BTreeSet::new(), String::new());
-        loop {
-            let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
-            let (status, page) = self.books.store().cluster.get(&path).await?;
-            let items = page["items"].as_array().filter(|_| status.is_success());
-            let items = items.ok_or_else(|| Error::other(format!("the list of Services was answered {status}")))?;
-            for item in items {
-                let uid = item["metadata"]["uid"].as_str();
-                uids.insert(uid.ok_or_else(|| Error::other("a Service of the list has no UID"))?.to_owned());
-            }
-            match page["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => next = form_urlencoded::byte_serialize(token.as_bytes()).collect(),
-                _ => return Ok(uids),
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The annotations of a Service. docs/providers/openstack.md is generated from these declarations.
 //!
 //! An invalid truth value or number causes a warning, and the default applies: the Go cloud-controller-manager created
-//! load balancers this way, and these must not change when ccm-rs takes over. An empty text cancels the value of the
+//! load balancers this way, and these must not change when ccm-rs takes over. The exception is [`INTERNAL`]. An empty text cancels the value of the
 //! configuration ([`text`]).
 
 use std::time::Duration;
@@ -48,7 +48,8 @@ provider_kit::declare! {
     pub INTERNAL_ONES: "service.beta.kubernetes.io/";
 
     /// Creates the load balancer without a floating IP. With `internal-lb = true` in the configuration, none has one.
-    pub INTERNAL: bool = "openstack-internal-load-balancer", kind(TRUTH), default_description("`internal-lb`"), lenient();
+    /// Another value than `true` and `false` is refused, because it would make the load balancer public.
+    pub INTERNAL: bool = "openstack-internal-load-balancer", kind(TRUTH), default_description("`internal-lb`");
 }
 
 provider_kit::declare! {

@@ -104,5 +104,7 @@ pub(crate) fn error_mapping(refusal: &Refusal) -> Option<fn(String) -> Error> {
     if is_full || said.contains("quota") && ["exceed", "has been met", "limit"].iter().any(|word| said.contains(word)) {
         return Some(Error::quota);
     }
-    None
+    // Octavia answers some of these with 409, as if another attempt could help.
+    let is_permanent = ["validation failure: ", "is invalid while ", "vip ip address is already in use"];
+    is_permanent.iter().any(|words| said.contains(words)).then_some(Error::invalid)
 }

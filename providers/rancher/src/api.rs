@@ -72,6 +72,17 @@ impl Links {
     pub(crate) fn has_link(&self, link: &str) -> bool {
         self.links.contains_key(link)
     }
+
+    /// Checks that the resource offers an action in its current state.
+    ///
+    /// # Errors
+    /// *Conflict* if it does not.
+    pub(crate) fn check_action(&self, action: &str) -> Result<&str> {
+        let url = self.actions.get(action).map(String::as_str);
+        url.ok_or_else(|| {
+            Error::conflict(format!("resource {} does not offer action {action} in its current state", self.id))
+        })
+    }
 }
 
 impl Api {
@@ -198,9 +209,7 @@ impl Api {
     /// # Errors
     /// *Conflict* if the resource does not offer the action in its current state.
     pub(crate) async fn act(&self, resource: &Links, action: &str, body: &Value) -> Result<()> {
-        let unavailable =
-            || Error::conflict(format!("resource {} does not offer action {action} in its current state", resource.id));
-        let url = resource.actions.get(action).ok_or_else(unavailable)?;
+        let url = resource.check_action(action)?;
         self.http.send(self.call(Method::POST, url, action)?.json(body)).await.map(drop)
     }
 }

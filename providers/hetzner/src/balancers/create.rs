@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::apply::{check_certificates, labels};
-use super::desired::TO_BE_MADE;
+use super::desired::{TO_BE_MADE, check_reachable};
 use super::spec::ServiceSpec;
 use super::targets::{self, Dedicated};
 use super::wire::{
@@ -52,6 +52,7 @@ pub(super) async fn create(
             key::NETWORK_ZONE.key()
         )));
     }
+    check_reachable(&graph, None)?;
     check_certificates(graph.listeners())?;
     balancers.can_become(settings.text("type"), now).await?;
     // An address or a subnet can only be chosen when the load balancer is attached; private targets come after that.

@@ -4,7 +4,7 @@ use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, ResourceGraph, ServicePort, Targets};
 
 use super::spec::{Certificates, ServiceSpec};
-use super::wire::{CERTIFICATES, POOL, ServiceSettings, certificate_resource, network_resource};
+use super::wire::{CERTIFICATES, NETWORK, POOL, ServiceSettings, certificate_resource, network_resource};
 use crate::annotations as key;
 
 /// Placeholder for the ID of a certificate that does not exist yet.
@@ -72,4 +72,33 @@ impl ServiceSpec {
             _ => Ok(()),
         }
     }
+
+    /// Returns warnings about settings that need a network.
+    pub(super) fn without_network(&self, network: Option<u64>) -> Vec<String> {
+        let stated = [
+            (self.private_ipv4.is_some(), key::PRIVATE_IPV4.key()),
+            (self.private_subnet.is_some(), key::PRIVATE_SUBNET_IP_RANGE.key()),
+        ];
+        let stated = stated.into_iter().filter(|(is_stated, _)| *is_stated && network.is_none());
+        stated.map(|(_, key)| format!("annotation {key} has no effect without a network; set HCLOUD_NETWORK")).collect()
+    }
+}
+
+/// Refuses a load balancer that would have neither a public interface nor a network.
+///
+/// # Errors
+/// *Invalid*, in that case.
+pub(super) fn check_reachable(wanted: &ResourceGraph, observed: Option<&ResourceGraph>) -> Result<()> {
+    let is_private = |graph: &ResourceGraph| {
+        graph.balancer_attributes().is_some_and(|it| it.get("public").and_then(|it| it.as_bool()) == Some(false))
+    };
+    let has_network = |graph: &ResourceGraph| graph.resources.keys().any(|resource| resource.is_of_kind(NETWORK));
+    if !is_private(wanted) || has_network(wanted) || observed.is_some_and(has_network) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "annotation {} (or HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK) needs a network: without one, the load balancer \
+         has no address; set HCLOUD_NETWORK",
+        key::DISABLE_PUBLIC_NETWORK.key()
+    )))
 }

@@ -267,6 +267,8 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
             targets: self.targets(spec, nodes, &mut pending_events).await?,
         };
         spec.warnings.iter().for_each(|&(reason, ref text)| pending_events.warn(reason, text));
+        let unused = spec.without_network(facts.network);
+        unused.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
         self.deduplicator.record_new(service, "", &pending_events);
         desired::desired(spec, facts)
     }
@@ -303,6 +305,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         _: &ServiceSpec,
     ) -> Result<ResourceGraph> {
         self.report_place(identity.service, observed);
+        desired::check_reachable(&desired, observed.graph.as_ref())?;
         Ok(desired)
     }
 

@@ -61,6 +61,7 @@ pub(super) struct ManagedCertificate {
 
 /// Reads annotations, and collects the settings of every listener.
 struct Reader<'a> {
+    service: &'a Service,
     annotations: Annotations<'a>,
     listener: Attributes,
 }
@@ -111,6 +112,11 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns `true` if the Service has a text in this annotation.
+    fn is_stated(&self, key: &str) -> bool {
+        self.service.metadata.annotations.iter().flatten().any(|(it, text)| it == key && !text.is_empty())
+    }
+
     fn only_with(&mut self, key: &str, other: &str, value: &str) {
         self.annotations.warning(format!("annotation {key} has no effect unless {other} is {value}"));
     }
@@ -121,6 +127,14 @@ impl Reader<'_> {
         let key = key::PROTOCOL.key();
         let http = Http { key, protocols: "http or https", is_spoken: protocol != Protocol::Tcp };
         let https = Http { key, protocols: "https", is_spoken: protocol == Protocol::Https };
+        if http.is_spoken && self.get(&key::HTTP_STICKY_SESSIONS) != Some(true) {
+            let sticky = key::HTTP_STICKY_SESSIONS.key();
+            for cookie in [key::HTTP_COOKIE_NAME.key(), key::HTTP_COOKIE_LIFETIME.key()] {
+                if self.is_stated(cookie) {
+                    self.only_with(cookie, sticky, "true");
+                }
+            }
+        }
         self.state_http(http, "http.cookie_name", &key::HTTP_COOKIE_NAME);
         self.state_http(http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME);
         self.state_http(http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE);
@@ -155,17 +169,26 @@ impl Reader<'_> {
         let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
         let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
         let kind = self.get(&key::CERTIFICATE_TYPE);
+        let of_managed = [
+            key::HTTP_MANAGED_CERTIFICATE_NAME.key(),
+            key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(),
+            key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING.key(),
+        ];
         if protocol != Protocol::Https {
-            if names.is_some() || kind == Some(CertificateType::Managed) {
-                self.only_with(key::HTTP_CERTIFICATES.key(), key::PROTOCOL.key(), "https");
+            for unused in [key::HTTP_CERTIFICATES.key(), key::CERTIFICATE_TYPE.key()].into_iter().chain(of_managed) {
+                if self.is_stated(unused) {
+                    self.only_with(unused, key::PROTOCOL.key(), "https");
+                }
             }
             return Certificates::Unstated;
         }
         let kind_key = key::CERTIFICATE_TYPE.key();
         match kind {
             Some(CertificateType::Uploaded) | None => {
-                if !domains.is_empty() {
-                    self.only_with(key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(), kind_key, "managed");
+                for unused in of_managed {
+                    if self.is_stated(unused) {
+                        self.only_with(unused, kind_key, "managed");
+                    }
                 }
                 names.map_or(Certificates::Unstated, Certificates::Uploaded)
             }
@@ -199,6 +222,29 @@ fn ports(service: &Service, read: &mut Annotations<'_>) -> (Vec<ServicePort>, Ve
     (served, others.into_iter().map(unserved).collect())
 }
 
+/// Warns of fields and annotations of the Service that load balancers of Hetzner Cloud do not have.
+fn unsupported(service: &Service, read: &mut Annotations<'_>) {
+    let spec = service.spec.clone().unwrap_or_default();
+    if let Some(ip) = spec.load_balancer_ip.filter(|ip| !ip.is_empty()) {
+        read.warning(format!(
+            "spec.loadBalancerIP: {ip:?} has no effect: Hetzner Cloud chooses the addresses of load balancers; remove it"
+        ));
+    }
+    if let Some(affinity) = spec.session_affinity.filter(|it| !it.is_empty() && it != "None") {
+        let (sticky, protocol) = (key::HTTP_STICKY_SESSIONS.key(), key::PROTOCOL.key());
+        read.warning(format!(
+            "spec.sessionAffinity: {affinity:?} has no effect on the load balancer; use annotation {sticky} with \
+             {protocol} http or https"
+        ));
+    }
+    if key::ID.text_on(service).is_some() {
+        let (id, name) = (key::ID.key(), key::NAME.key());
+        read.warning(format!(
+            "annotation {id} has no effect; choose a load balancer by its name with annotation {name}"
+        ));
+    }
+}
+
 /// Returns a warning about source ranges that have no effect.
 fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
     let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody can \
@@ -211,7 +257,7 @@ impl ServiceSpec {
     /// Parses a Service's annotations and ports.
     pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
         let annotations = Annotations::of(service).over(defaults);
-        let mut reader = Reader { annotations, listener: Attributes::default() };
+        let mut reader = Reader { service, annotations, listener: Attributes::default() };
         let read = &mut reader;
         let protocol = read.get(&key::PROTOCOL).unwrap_or_default();
         let certificates = read.certificates(service, protocol);
@@ -238,8 +284,19 @@ impl ServiceSpec {
         // A default type must not shrink a load balancer.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         read.annotations.unknown(key::PREFIX, key::ALL);
+        unsupported(service, &mut read.annotations);
         let (ports, mut warnings) = ports(service, &mut read.annotations);
         warnings.extend(unrestricted(service));
+        let disables_private_ingress = read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or_default();
+        let hostname = read.text(&key::HOSTNAME);
+        if disables_private_ingress && hostname.is_none() && read.get(&key::DISABLE_PUBLIC_NETWORK) == Some(true) {
+            read.annotations.warning(format!(
+                "annotations {} and {} leave the Service without an address; remove one, or set {}",
+                key::DISABLE_PUBLIC_NETWORK.key(),
+                key::DISABLE_PRIVATE_INGRESS.key(),
+                key::HOSTNAME.key()
+            ));
+        }
         let spec = Self {
             ports,
             balancer,
@@ -250,9 +307,9 @@ impl ServiceSpec {
             node_selector: read.get(&key::NODE_SELECTOR),
             certificates,
             uses_proxyprotocol: read.get(&key::USES_PROXYPROTOCOL).unwrap_or_default(),
-            hostname: read.text(&key::HOSTNAME),
+            hostname,
             disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or_default(),
-            disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
+            disable_private_ingress: disables_private_ingress,
             listener: std::mem::take(&mut read.listener),
             warnings: Vec::new(),
         };

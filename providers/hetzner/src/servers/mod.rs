@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, EventSubject, Gone, InstanceState, Instances, LookupRequest, Node, Result, async_trait};
 use provider_kit::cluster::ClusterView;
+use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::{Found, Inventory, Machine, Mode, priority};
 
 use crate::api::Api;
@@ -27,6 +28,7 @@ pub(crate) struct Servers {
     /// Set if there are dedicated servers, and no credential for Robot.
     robot_is_unasked: bool,
     cluster: ClusterView,
+    deduplicator: EventDeduplicator,
 }
 
 type CloudAnswer = Result<Found<CloudServer>>;
@@ -53,7 +55,8 @@ impl Servers {
             cloud = cloud.max_age(age);
         }
         let robot_is_unasked = config.robot.is_some() && robot.is_none();
-        Self { cloud, robot, robot_is_unasked, cluster }
+        let deduplicator = EventDeduplicator::new(cluster.events().clone());
+        Self { cloud, robot, robot_is_unasked, cluster, deduplicator }
     }
 
     /// Returns the inventory of cloud servers, which shares what is read.
@@ -135,6 +138,9 @@ impl Servers {
                     gone.reason()
                 )))
             }
+            (Some(Found::Gone(gone)), None | Some(Found::Gone(_))) if is_foreign(node) => {
+                Err(self.foreign(node, &gone))
+            }
             (Some(Found::Present(cloud)), Some(Found::Present(dedicated))) => {
                 Err(self.ambiguous(node, &cloud, &dedicated))
             }
@@ -180,6 +186,22 @@ impl Servers {
         Ok(state)
     }
 
+    /// Reports a Node that no cloud controller manager has initialised, and that neither product has: a dedicated server
+    /// of another account, or a machine of somebody else.
+    fn foreign(&self, node: &Node, gone: &Gone) -> Error {
+        let robot = match self.robot {
+            Some(_) => "",
+            None => ", or set ROBOT_ENABLED, ROBOT_USER and ROBOT_PASSWORD if it is a dedicated server",
+        };
+        let message = format!(
+            "{}, and this node has neither a provider id nor the start-up taint of a cloud's node, so it is kept. Delete \
+             it yourself if it is not used any more, or set its provider id{robot}",
+            gone.reason()
+        );
+        self.deduplicator.warn(true, EventSubject::Node(node), "InstanceLookupFailed", &message);
+        Error::invalid(message)
+    }
+
     fn ambiguous(&self, node: &Node, cloud: &CloudServer, dedicated: &DedicatedServer) -> Error {
         let message = format!(
             "cloud server {} and dedicated server {} are both named {:?}; rename one of them, or set the node's provider id",
@@ -203,6 +225,12 @@ impl Instances for Servers {
         }
         states
     }
+}
+
+/// Returns `true` for a Node that was never a machine of this provider, as far as the Node shows: a kubelet that expects a
+/// cloud provider starts with a taint, which is removed when the provider ID is set.
+fn is_foreign(node: &Node) -> bool {
+    node.provider_id().is_none() && !node.is_uninitialized()
 }
 
 fn is_renamed(node: &Node, answer: &RobotAnswer) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, Node, NodeAddress, Result,
+    AddressType, CloudProvider, InstanceMetadata, InstanceState, LookupRequest, Node, NodeAddress, Result, Taint,
 };
 use hetzner_fake::Fake;
 use provider_hetzner::Hetzner;
@@ -111,6 +111,12 @@ impl Machines {
 /// Returns a Node without a provider id if that is empty.
 pub(super) fn node(name: &str, provider_id: &str) -> Arc<Node> {
     Arc::new(Node { name: name.into(), uid: name.into(), provider_id: provider_id.into(), ..Node::default() })
+}
+
+/// Returns a Node that waits for its provider ID.
+pub(super) fn new_node(name: &str) -> Arc<Node> {
+    let taint = Taint::new("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule");
+    Arc::new(Node { taints: [taint].into(), ..(*node(name, "")).clone() })
 }
 
 /// Returns the Nodes of the fake's servers, with their provider ids.

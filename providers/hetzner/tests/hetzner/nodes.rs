@@ -6,7 +6,7 @@ use cloud_provider::LookupRequest;
 use hetzner_fake::{PROJECT, TOKEN};
 use provider_hetzner::config::{AddressFamily, Network};
 
-use crate::machines::{FRESH, LATER, Machines, gone, node, nodes_of};
+use crate::machines::{FRESH, LATER, Machines, gone, new_node, node, nodes_of};
 
 fn id(machines: &Machines, name: &str) -> String {
     format!("hcloud://{}", machines.fake.server(name).unwrap().id)
@@ -19,8 +19,8 @@ async fn a_server_exists_by_id_and_by_name_and_what_is_not_there_does_not() {
     assert!(machines.exists(&by_id).await.unwrap(), "the id counts, not the name");
     assert!(machines.exists(&node("worker-1", "")).await.unwrap());
     assert!(!machines.exists(&node("worker-0", "hcloud://77")).await.unwrap());
-    assert!(!machines.exists(&node("worker", "")).await.unwrap(), "names match as a whole");
-    let reason = machines.state(&node("worker-9", ""), FRESH).await;
+    assert!(!machines.exists(&new_node("worker")).await.unwrap(), "names match as a whole");
+    let reason = machines.state(&new_node("worker-9"), FRESH).await;
     assert!(gone(&reason).unwrap().contains("looked in the project of HCLOUD_TOKEN"));
 }
 
@@ -144,7 +144,7 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
         }
         assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
         // The machine of a name that the cloud lacks is unknown, if there are dedicated servers.
-        assert_eq!(machines.exists(&node("bm-1", "")).await.ok(), if enabled { None } else { Some(false) });
+        assert_eq!(machines.exists(&new_node("bm-1")).await.ok(), if enabled { None } else { Some(false) });
     }
 }
 

@@ -7,7 +7,7 @@ use hetzner_fake::{Fault, ROBOT_PASSWORD, ROBOT_USER};
 use provider_hetzner::config::AddressFamily;
 use provider_kit::transport::{Credential, ValueOrFile};
 
-use crate::machines::{FRESH, LATER, Machines, gone, node, with_internal_ips};
+use crate::machines::{FRESH, LATER, Machines, gone, new_node, node, with_internal_ips};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,8 +32,21 @@ async fn a_dedicated_server_exists_by_number_and_by_name_and_what_is_not_there_d
     assert!(machines.exists(&node("bm-1", "")).await.unwrap());
     assert!(machines.exists(&node("worker-0", "")).await.unwrap());
     assert!(!machines.exists(&node("bm-1", "hrobot://322")).await.unwrap());
-    let answer = machines.state(&node("bm-2", ""), FRESH).await;
+    let answer = machines.state(&new_node("bm-2"), FRESH).await;
     assert!(gone(&answer).unwrap().contains("Robot has no server of this name either"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_was_never_initialised_and_that_nobody_knows_is_kept() {
+    for (mut machines, advice) in [(one(), "set its provider id"), (Machines::of(1), "set ROBOT_ENABLED")] {
+        for _ in 0..3 {
+            let error = machines.state(&node("bm-of-others", ""), FRESH).await.unwrap_err();
+            assert!(error.to_string().contains("so it is kept"), "{error}");
+        }
+        let events = machines.events();
+        assert!(events.len() == 1 && events[0].contains("bm-of-others InstanceLookupFailed"), "{events:?}");
+        assert!(events[0].contains(advice), "{events:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ fn book(entries: &[(&str, &str)], manual: &[&str]) -> AddressBook {
 fn assign(book: &mut AddressBook, service: &Service, config: &Config) -> Result<Vec<String>> {
     let parsed = desired(service, config);
     parsed.check()?;
-    parsed.spec.assign(book, &config.pools)?;
+    parsed.spec.assign(book, &config.pools, Arc::default)?;
     Ok(book.of(&parsed.spec.uid).map(|entry| entry.ip.to_string()).collect())
 }
 
@@ -44,12 +44,11 @@ type NewAddress = (&'static str, &'static [(&'static str, &'static str)], &'stat
 
 #[test]
 fn new_service_gets_the_first_free_address_of_the_pool() {
-    let table: [NewAddress; 5] = [
+    let table: [NewAddress; 4] = [
         ("10.0.0.0/8", &[], &[], "10.0.0.1"),
         ("10.0.0.0/8", &[("a", "10.0.0.1")], &[], "10.0.0.2"),
         ("10.210.38.64/26", &[], &[], "10.210.38.65"),
         ("10.0.0.0/8", &[("a", "10.0.0.1")], &["10.0.0.2"], "10.0.0.3"),
-        ("2001:db8::/64", &[("a", "2001:db8::1")], &[], "2001:db8::2"),
     ];
     for (ranges, entries, manual, expected) in table {
         let mut book = book(entries, manual);
@@ -113,27 +112,44 @@ fn forward_method_is_that_of_the_annotation_or_else_of_the_environment() {
     }
 }
 
+/// Returns a Service that requests addresses of both families by this policy.
+fn dual_stack(name: &str, policy: &str) -> Service {
+    let mut service = service(name);
+    let spec = service.spec.get_or_insert_default();
+    spec.ip_families = Some(vec!["IPv4".into(), "IPv6".into()]);
+    spec.ip_family_policy = Some(policy.into());
+    service
+}
+
 #[test]
-fn service_of_two_families_gets_an_address_of_each() {
-    let dual = |policy: &str| {
-        let mut service = service("web");
-        let spec = service.spec.get_or_insert_default();
-        spec.ip_families = Some(vec!["IPv4".into(), "IPv6".into()]);
-        spec.ip_family_policy = Some(policy.into());
-        service
-    };
-    let both = config("10.0.0.0/24,2001:db8::/64", None);
-    let mut book = book(&[("web", "10.0.0.7")], &[]);
-    let given = assign(&mut book, &dual("RequireDualStack"), &both).expect("two addresses");
-    assert_eq!(given, ["10.0.0.7", "2001:db8::1"], "the address that it has stays");
-    let mut single = service("web");
+fn service_that_requires_ipv6_is_refused_before_any_request() {
+    let config = config("10.0.0.0/24", None);
+    let mut book = AddressBook::default();
+    let preferring = dual_stack("web", "PreferDualStack");
+    assert_eq!(assign(&mut book, &preferring, &config).expect("an address"), ["10.0.0.1"]);
+    let requiring = dual_stack("api", "RequireDualStack");
+    let (mut single, mut fixed) = (service("single"), service("fixed"));
     single.spec.get_or_insert_default().ip_families = Some(vec!["IPv6".into()]);
-    assert_eq!(assign(&mut book, &single, &both).expect("one address"), ["2001:db8::1"]);
-    let one = config("10.0.0.0/24", None);
-    let mut empty = AddressBook::default();
-    assert_eq!(assign(&mut empty, &dual("PreferDualStack"), &one).expect("one address"), ["10.0.0.1"]);
-    let error = assign(&mut AddressBook::default(), &dual("RequireDualStack"), &one).unwrap_err();
-    assert!(error.to_string().contains("no IPv6 range"), "{error}");
+    fixed.spec.get_or_insert_default().load_balancer_ip = Some("2001:db8::1".into());
+    let table = [
+        (requiring, "spec.ipFamilyPolicy"),
+        (single, "spec.ipFamilies: IPv6"),
+        (fixed, "spec.loadBalancerIP: 2001:db8::1"),
+    ];
+    for (service, field) in table {
+        let errors = desired(&service, &config).review().errors;
+        assert!(errors.len() == 1 && errors[0].starts_with(field) && errors[0].contains("not support"), "{errors:?}");
+    }
+}
+
+#[test]
+fn entry_of_ipv6_in_the_annotation_is_no_key_of_the_data() {
+    let mut book = book(&[("web", "2001:db8::1")], &[]);
+    let config = config("10.0.0.0/24", None);
+    assert_eq!(assign(&mut book, &service("api"), &config).expect("an address"), ["10.0.0.1"]);
+    let data = book.render("kube-system", "vip").expect("it fits")["data"].clone();
+    assert_eq!(data, json!({"10.0.0.1": "default/api"}));
+    assert_eq!(assign(&mut book, &service("web"), &config).expect("an address"), ["10.0.0.2"]);
 }
 
 #[test]
@@ -145,7 +161,7 @@ fn named_pool_is_used_only_by_services_that_name_it() {
     assert_eq!(assign(&mut book, &inner, &config).expect("an address"), ["10.1.0.1"]);
     assert_eq!(assign(&mut book, &service("web"), &config).expect("an address"), ["10.0.0.1"]);
     let error = assign(&mut book, &service("late"), &config).unwrap_err();
-    assert!(error.is_quota() && error.to_string().contains("the default pool has no free IPv4 address"), "{error}");
+    assert!(error.is_quota() && error.to_string().contains("the default pool has no free address"), "{error}");
     inner.metadata.annotations = Some([(POOL.key().to_owned(), "outer".to_owned())].into());
     let error = assign(&mut book, &inner, &config).unwrap_err();
     assert!(error.to_string().contains("\"outer\" is no pool of KEEPALIVED_SERVICE_CIDR (inner)"), "{error}");
@@ -172,7 +188,7 @@ proptest! {
     /// After any changes of users in any order, an address has one user, and entries made by hand stay.
     #[test]
     fn address_has_one_user_after_any_changes(changes in prop::collection::vec((0..6_u8, 0..4_u8, 0..8_u8), 1..40)) {
-        let config = config("10.0.0.0/29,2001:db8::/125", None);
+        let config = config("10.0.0.0/29", None);
         let mut book = book(&[], &["10.0.0.3"]);
         for (number, what, last) in changes {
             let mut service = service(&format!("s{number}"));
@@ -180,7 +196,7 @@ proptest! {
             match what {
                 0 => { book.release(&format!("uid-s{number}")); continue; }
                 1 => spec.load_balancer_ip = Some(format!("10.0.0.{last}")),
-                2 => spec.ip_families = Some(vec!["IPv6".into(), "IPv4".into()]),
+                2 => spec.ip_family_policy = Some("PreferDualStack".into()),
                 _ => {}
             }
             let before = book.clone();

@@ -25,6 +25,17 @@ fn all_mistakes_in_the_variables_are_reported_at_the_start() {
 }
 
 #[test]
+fn range_of_ipv6_is_refused_at_the_start() {
+    let text = mistakes(&[
+        ("KEEPALIVED_NAMESPACE", "kube-system"),
+        ("KEEPALIVED_CONFIG_MAP", "vip-configmap"),
+        ("KEEPALIVED_SERVICE_CIDR", "10.0.0.0/24,2001:db8::/64"),
+    ]);
+    let expected = "\"2001:db8::/64\" is IPv6, which kube-keepalived-vip does not support; remove it";
+    assert!(text.contains("KEEPALIVED_SERVICE_CIDR") && text.contains(expected), "{text}");
+}
+
+#[test]
 fn variables_of_the_go_program_are_accepted() {
     let required = [
         ("KEEPALIVED_NAMESPACE", "kube-system"),

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, Fence, KubernetesApi, LoadBalancerRequest,
-    LoadBalancers, Result, Service, Setup, async_trait,
+    Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, Fence, KubernetesApi,
+    LoadBalancerRequest, LoadBalancers, Node, Result, Service, Setup, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use http_body_util::{BodyExt, Full};
@@ -56,6 +56,24 @@ impl KubernetesApi for Connection {
     }
 }
 
+/// The Services of the API server, as caches without any delay.
+struct ServiceCache(ApiServer);
+
+impl Caches for ServiceCache {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        Vec::new()
+    }
+
+    fn node(&self, _name: &str) -> Option<Arc<Node>> {
+        None
+    }
+
+    fn services(&self) -> Vec<Arc<Service>> {
+        let services = self.0.list("services").into_iter();
+        services.map(|service| Arc::new(serde_json::from_value(service).expect("a Service"))).collect()
+    }
+}
+
 pub(crate) struct Harness {
     pub(crate) api: ApiServer,
     variables: Vec<(String, String)>,
@@ -85,12 +103,22 @@ impl Harness {
         serde_json::from_value(self.api.seed(object).expect("a valid Service")).expect("a Service")
     }
 
+    /// Writes the addresses into the status of a Service, and returns the Service as the controller has it then.
+    pub(crate) fn show(&self, name: &str, addresses: &[String]) -> Service {
+        let mut object = self.api.get("services", Some("default"), name).expect("a Service");
+        let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+        object["status"]["loadBalancer"]["ingress"] = json!(ingress);
+        self.api.remove("services", Some("default"), name);
+        serde_json::from_value(self.api.seed(object).expect("a valid Service")).expect("a Service")
+    }
+
     /// Starts the program, which is killed at this request if there is one.
     pub(crate) async fn start(&self, crash: Option<(usize, Moment)>) -> Run {
         let environment = Environment::of(self.variables.iter().map(|(name, value)| (&**name, &**value)));
         let setup = Setup { environment, fence: Fence::open(), ..Setup::default() };
         let provider = Keepalived::new(&setup).expect("valid variables");
         let requests = Arc::new(AtomicUsize::new(0));
+        provider.set_caches(Arc::new(ServiceCache(self.api.clone())));
         let connection = Connection { api: self.api.clone(), requests: Arc::clone(&requests), crash };
         let context = ScriptedCluster::default().context(cluster());
         let context = Context { clients: Arc::new(connection), ..context };

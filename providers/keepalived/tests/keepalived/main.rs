@@ -4,5 +4,6 @@ mod configuration;
 mod crash;
 mod data_plane;
 mod harness;
+mod lost_store;
 mod races;
 mod services;

@@ -116,3 +116,14 @@ async fn orphans_are_listed_and_deleted_one_by_one() {
     assert_eq!(outcome, RemovalOutcome::Deleted);
     assert_eq!(harness.addresses(), [("10.0.0.2".to_owned(), "default/web".to_owned())]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn refusal_of_the_api_server_is_shown_with_its_message() {
+    let harness = Harness::new("10.0.0.0/24");
+    let (run, web) = (harness.start(None).await, harness.service("web"));
+    let (reason, message) = ("Invalid".to_owned(), "data: Too long".to_owned());
+    let refused = Action::Status { code: 422, reason, message, retry_after_seconds: None };
+    harness.api.faults().add(Matcher::any().verb("create").resource("configmaps"), refused);
+    let error = run.ensure(&web).await.expect("an answer").unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("data: Too long"), "{error}");
+}

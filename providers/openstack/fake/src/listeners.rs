@@ -93,6 +93,13 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
     Ok(())
 }
 
+/// Refuses the ID of a pool that does not exist, or whose protocol the listener's does not permit.
+fn check_pool(model: &Model, project: &str, protocol: &str, id: &Value) -> Result<(), Refusal> {
+    let Some(id) = id.as_str() else { return Ok(()) };
+    let pool = model.one(Kind::Pool, project, id)?;
+    pools::check_protocols(protocol, text(pool, "protocol"))
+}
+
 /// Adds a listener, with its pool, `PENDING_CREATE`.
 pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
     model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
@@ -125,8 +132,15 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
     }
     model.has_room(Kind::Listener, project)?;
     let pool = match (wanted.get("default_pool").and_then(Value::as_object), wanted.get("default_pool_id")) {
-        (Some(pool), _) => Value::from(pools::add(model, project, balancer, pool)?),
-        (None, id) => id.cloned().unwrap_or_default(),
+        (Some(pool), _) => {
+            pools::check_protocols(protocol, text(pool, "protocol"))?;
+            Value::from(pools::add(model, project, balancer, pool)?)
+        }
+        (None, id) => {
+            let id = id.cloned().unwrap_or_default();
+            check_pool(model, project, protocol, &id)?;
+            id
+        }
     };
     let (id, now) = (model.new_id(), model.clock.local());
     let number = |key: &str, default: i64| wanted.get(key).and_then(Value::as_i64).unwrap_or(default);
@@ -167,6 +181,7 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let found = model.one(Kind::Listener, &request.project, request.id())?;
     let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
     check_options(model, &balancer, &protocol, change)?;
+    check_pool(model, &request.project, &protocol, &change.get("default_pool_id").cloned().unwrap_or_default())?;
     model.may_change(&balancer, &request.project)?;
     let updated = model.clock.local();
     let listener = model.owned(Kind::Listener, &request.project, request.id())?;

@@ -95,6 +95,16 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
     Ok(id)
 }
 
+/// Refuses a pool whose protocol the listener's protocol does not permit.
+pub(crate) fn check_protocols(listener: &str, pool: &str) -> Result<(), Refusal> {
+    match fits(listener, pool) {
+        true => Ok(()),
+        false => Err(Refusal::invalid(format!(
+            "Validation failure: The pool protocol '{pool}' is invalid while the listener protocol is '{listener}'."
+        ))),
+    }
+}
+
 /// Returns `true` if a listener's protocol permits the pool's protocol.
 fn fits(listener: &str, pool: &str) -> bool {
     match listener {
@@ -113,13 +123,7 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
         "" => text(wanted, "loadbalancer_id").to_owned(),
         id => {
             let found = model.one(Kind::Listener, &request.project, id)?;
-            let (theirs, ours) = (text(found, "protocol"), text(wanted, "protocol"));
-            if !fits(theirs, ours) {
-                let message = format!(
-                    "Validation failure: The pool protocol '{ours}' is invalid while the listener protocol is '{theirs}'."
-                );
-                return Err(Refusal::invalid(message));
-            }
+            check_protocols(text(found, "protocol"), text(wanted, "protocol"))?;
             if !text(found, "default_pool_id").is_empty() {
                 return Err(Refusal::conflict("This listener already has a default pool"));
             }

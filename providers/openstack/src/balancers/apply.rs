@@ -11,7 +11,7 @@ use provider_kit::transport::Call;
 use super::create::{CreatedResponse, body};
 use super::octavia::{BALANCERS, ID};
 use super::project::Project;
-use super::published::lead_by;
+use super::published::{is_published, lead_by};
 use super::read::Whole;
 use super::requests::ObjectNames;
 use super::spec::ServiceSpec;
@@ -35,14 +35,34 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
     }
     // Of a load balancer in ERROR, Octavia deletes no single resource: only the whole load balancer can be deleted.
     let goes_at_once = is_removed && (project.config.flag(&CASCADE_DELETE) || failed.is_some());
-    match &change.operations[0] {
-        operation if operation.resource().is_some_and(|resource| matches!(resource, ResourceKey::CreatedAfter(_))) => {
-            apply_floating_ip(project, change, operation, spec).await
+    // A Service that shows its address serves until Octavia accepts the deletion, and what is left of its load balancer is
+    // found again. Without an address, as for a load balancer whose Service is deleted already, nothing would find it.
+    let serves = is_removed && is_published(change.identity.service);
+    if goes_at_once && (serves || !is_floating_ip(&change.operations[0])) {
+        return remove(project, change, true).await;
+    }
+    match change.operations {
+        // Octavia may refuse the deletion of any other resource, and the load balancer is reached until then.
+        [floating, rest @ ..] if serves && is_floating_ip(floating) && !removes(&rest[0]) => {
+            let applied = apply_first(project, Change { operations: rest, ..change }, spec).await?;
+            Ok(match applied {
+                Applied::Shown(_, shown) => Applied::PlanAgain(shown),
+                other => other,
+            })
         }
+        [floating, ..] if serves && is_floating_ip(floating) => remove(project, change, false).await,
+        _ => apply_first(project, change, spec).await,
+    }
+}
+
+/// Applies the first operation of a change, or a prefix.
+async fn apply_first(project: &Project, change: Change<'_>, spec: &Result<ServiceSpec>) -> Result<Applied> {
+    match &change.operations[0] {
+        operation if is_floating_ip(operation) => apply_floating_ip(project, change, operation, spec).await,
         Operation::Create { resource: ResourceKey::Balancer, .. } => create(project, change).await,
         Operation::Tag => rename::tag(project, change).await,
         Operation::Untag => rename::untag(project, change).await,
-        operation if goes_at_once || removes(operation) => remove(project, change, goes_at_once).await,
+        operation if removes(operation) => remove(project, change, false).await,
         operation if security_group::is_meant_by(operation) => apply_security_group(project, change, operation).await,
         _ => requests::change_resources(project, change).await,
     }
@@ -72,22 +92,44 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     Ok(Applied::PlanAgain(Box::new(shown)))
 }
 
-/// Deletes the load balancer with all its resources. The security group is deleted first, because it is found by means
-/// of the load balancer.
+/// Deletes the load balancer with all its resources, and then its security group and its floating IP: if Octavia refuses
+/// the deletion, the load balancer keeps working. Both are read before, so that a credential that becomes another
+/// project's in between does not pass for their absence. The group of a Service that shows no address is deleted first.
 async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
-    if change.operations.iter().any(|it| it.deletes(|resource| matches!(resource, ResourceKey::CreatedBefore(_)))) {
-        project.groups.remove(change.identity).await?;
+    let goes = |is_it: fn(&ResourceKey) -> bool| change.operations.iter().any(|it| it.deletes(is_it));
+    let floating = match goes(|resource| matches!(resource, ResourceKey::CreatedAfter(_))) {
+        true => floating_ip::to_delete(project, change.identity, &vip_port(actual)).await?,
+        false => None,
+    };
+    let mut groups = match goes(|resource| matches!(resource, ResourceKey::CreatedBefore(_))) {
+        true => project.groups.ids(change.identity).await?,
+        false => Vec::new(),
+    };
+    if !is_published(change.identity.service) {
+        for id in std::mem::take(&mut groups) {
+            project.groups.delete(&id).await?;
+        }
     }
     let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
     let call = if cascade { call.query("cascade", true) } else { call };
     match project.services.balancer.send(call).await {
-        Err(err) if err.is_not_found() => Ok(Applied::Gone),
-        Err(err) => Err(err),
-        Ok(_) => {
-            Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, graph: None, ..actual.clone() })))
-        }
+        Err(err) if err.is_not_found() => return Ok(Applied::Gone),
+        answer => answer?,
+    };
+    for id in groups {
+        project.groups.delete(&id).await?;
     }
+    if let Some(id) = floating {
+        project.services.network.send(Call::delete("/floatingips/{id}", &[&id])).await?;
+    }
+    Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, graph: None, ..actual.clone() })))
+}
+
+/// Returns the ID of the port of the VIP; empty if it is not known.
+fn vip_port(actual: &ObservedLoadBalancer) -> String {
+    let settings = actual.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
+    settings.and_then(|it| it.text("vip_port_id")).unwrap_or_default().to_owned()
 }
 
 async fn apply_floating_ip(
@@ -154,6 +196,11 @@ fn cannot_change(failed: &ObservedLoadBalancer, text: &str) -> Error {
 /// Returns the outcome of one operation.
 fn shown(outcome: Option<ObservedLoadBalancer>) -> Applied {
     outcome.map_or(Applied::Gone, |outcome| Applied::Shown(1, Box::new(outcome)))
+}
+
+/// Returns `true` if an operation is about the floating IP.
+fn is_floating_ip(operation: &Operation) -> bool {
+    operation.resource().is_some_and(|resource| matches!(resource, ResourceKey::CreatedAfter(_)))
 }
 
 /// Returns `true` if the load balancer itself is deleted.

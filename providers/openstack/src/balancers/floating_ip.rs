@@ -75,6 +75,18 @@ pub(super) async fn of_port(services: &Services, port: &str) -> Result<Option<Fl
     first(services, "port_id", port).await
 }
 
+/// Returns the ID of the floating IP that is deleted with a load balancer, whose VIP is at this port.
+///
+/// # Errors
+/// Neutron's answer.
+pub(super) async fn to_delete(project: &Project, identity: &Identity<'_>, port: &str) -> Result<Option<String>> {
+    if port.is_empty() || is_kept(identity.service) {
+        return Ok(None);
+    }
+    let found = of_port(&project.services, port).await?;
+    Ok(found.filter(FloatingIp::is_ours).map(|it| it.id))
+}
+
 /// Reads the floating IPs that a deleted load balancer of the Service left behind: see [`unused`].
 ///
 /// # Errors

@@ -17,6 +17,7 @@ mod second_vip;
 mod security_group;
 mod spec;
 mod tags;
+mod unused;
 mod wanted;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, TargetIdentity, async_trait};
 use provider_kit::annotations::Parsed;
-use provider_kit::events::EventWriter;
+use provider_kit::events::{EventWriter, PendingEvents};
 use provider_kit::load_balancers::{
     Adoption, Applied, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine, Machines,
     NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, Published, Query, Recovery, ResourceGraph, Targets,
@@ -102,10 +103,15 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         &self,
         desired: ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _: &Identity<'_>,
+        identity: &Identity<'_>,
         spec: &Self::Spec,
     ) -> Result<ResourceGraph> {
-        fit::fit_to_observed(desired, observed, spec.as_ref().map_err(Clone::clone)?)
+        let spec = spec.as_ref().map_err(Clone::clone)?;
+        let mut pending_events = PendingEvents::default();
+        let warnings = unused::changed_after_creation(identity.service, spec, observed);
+        warnings.iter().for_each(|text| pending_events.warn("QuestionableAnnotation", text));
+        self.0.deduplicator.record_new(identity.service, "creation", &pending_events);
+        fit::fit_to_observed(desired, observed, spec)
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {

@@ -271,11 +271,10 @@ impl Groups {
             Operation::Delete { resource: gone }
                 if *gone == resource(&name) || *gone == ResourceKey::Pool(pool_name(&name)) =>
             {
-                for Group { id, .. } in self.named(&name).await? {
-                    let carrying = self.ports.carrying(&id).await?;
-                    self.change_ports(&id, carrying.into_iter().map(|port| port.id.into()), false).await?;
-                    if matches!(gone, ResourceKey::CreatedBefore(_)) {
-                        self.http().remove(Call::delete("/security-groups/{id}", &[&id])).await?;
+                for id in self.ids(identity).await? {
+                    match gone {
+                        ResourceKey::CreatedBefore(_) => self.delete(&id).await?,
+                        _ => self.take_off(&id).await?,
                     }
                 }
             }
@@ -291,12 +290,38 @@ impl Groups {
         Ok(None)
     }
 
-    /// Deletes the Service's own group.
+    /// Deletes the Service's own groups.
     ///
     /// # Errors
     /// Neutron's answer.
     pub(super) async fn remove(&self, identity: &Identity<'_>) -> Result<()> {
-        self.apply(&Operation::Delete { resource: resource(&name(identity.service)) }, identity).await.map(drop)
+        for id in self.ids(identity).await? {
+            self.delete(&id).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a group off all ports that carry it.
+    async fn take_off(&self, id: &str) -> Result<()> {
+        let carrying = self.ports.carrying(id).await?;
+        self.change_ports(id, carrying.into_iter().map(|port| port.id.into()), false).await
+    }
+
+    /// Returns the IDs of the Service's own groups.
+    ///
+    /// # Errors
+    /// Neutron's answer.
+    pub(super) async fn ids(&self, identity: &Identity<'_>) -> Result<Vec<String>> {
+        Ok(self.named(&name(identity.service)).await?.into_iter().map(|group| group.id).collect())
+    }
+
+    /// Takes a group off all ports, and deletes it.
+    ///
+    /// # Errors
+    /// Neutron's answer; *not found* if the group does not exist.
+    pub(super) async fn delete(&self, id: &str) -> Result<()> {
+        self.take_off(id).await?;
+        self.http().send(Call::delete("/security-groups/{id}", &[id])).await.map(drop)
     }
 }
 

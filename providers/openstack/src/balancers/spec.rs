@@ -11,6 +11,7 @@ use provider_kit::gcfg::Key;
 use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
 use provider_kit::source_ranges::configured_source_ranges;
 
+use super::unused;
 use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 use crate::keys;
@@ -128,7 +129,7 @@ impl ServiceSpec {
         let defaults = config.settings.clone().with(&class);
         let mut annotations = annotations.over(&defaults);
         let (read, fields) = (&mut annotations, service.spec.clone().unwrap_or_default());
-        let internal = config.flag(&keys::INTERNAL_LB) || read.get(&key::INTERNAL).unwrap_or_default();
+        let (internal, is_unclear) = internal(read, service, config);
         let (family, second) = families(service);
         let (ranges, is_restricted) = ranges(read, service, family, second);
         let (monitor, health_check_port) = monitor(read, service, config);
@@ -146,6 +147,20 @@ impl ServiceSpec {
         };
         // Other code reads this annotation without reporting mistakes, so it is checked here.
         read.get(&key::KEEP_FLOATINGIP);
+        let ports = ports(read, service);
+        let has_tls = text(read, &key::DEFAULT_TLS_CONTAINER_REF).is_some();
+        unused::warn(
+            read,
+            service,
+            &unused::Settings {
+                internal,
+                has_monitor: monitor.is_some(),
+                proxy: proxy.is_some(),
+                http: x_forwarded_for,
+                has_tls,
+                ports: &ports,
+            },
+        );
         let spec = Self {
             internal,
             address: fields.load_balancer_ip.filter(|ip| !ip.is_empty()),
@@ -157,7 +172,7 @@ impl ServiceSpec {
             family,
             second,
             needs_both: fields.ip_family_policy.as_deref() == Some("RequireDualStack"),
-            ports: ports(read, service),
+            ports,
             ranges,
             is_restricted,
             selector: Selector::of(read),
@@ -181,7 +196,9 @@ impl ServiceSpec {
         };
         let unknown = spec.unknown_method_warning();
         let parsed = annotations.parsed(spec).warned(unknown);
-        let checked = parsed.check();
+        // Such a Service keeps its load balancer, whose members follow the Nodes.
+        let is_all = is_unclear && parsed.review().errors.len() == 1;
+        let checked = if is_all { Ok(()) } else { parsed.check() };
         parsed.map(|spec| checked.map(|()| spec))
     }
 
@@ -211,9 +228,9 @@ impl ServiceSpec {
         }
     }
 
-    /// Returns the protocol of the members of this port.
+    /// Returns the protocol of the members of this port. Only TCP can carry the PROXY protocol.
     pub(super) fn pool_protocol(&self, port: &ServicePort) -> &'static str {
-        match (self.proxy, self.listener_protocol(port)) {
+        match (self.proxy.filter(|_| port.protocol == "TCP"), self.listener_protocol(port)) {
             (Some(proxy), _) => proxy,
             (None, "TERMINATED_HTTPS") => "HTTP",
             (None, other) => other,
@@ -228,6 +245,18 @@ impl ServiceSpec {
             found.map(|it| &*it.address)
         })
     }
+}
+
+/// Returns `true` if the load balancer gets no floating IP, and `true` if the annotation has a value that says neither.
+fn internal(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (bool, bool) {
+    if config.flag(&keys::INTERNAL_LB) {
+        return (true, false);
+    }
+    if key::INTERNAL.text_on(service).is_none() {
+        return (false, false);
+    }
+    let internal = read.get(&key::INTERNAL);
+    (internal.unwrap_or_default(), internal.is_none())
 }
 
 /// Returns the class that the Service names. An unknown one is a mistake.

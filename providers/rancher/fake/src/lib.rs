@@ -33,7 +33,7 @@ pub const IMAGE: &str = "rancher/lb-service-haproxy:v0.9.1";
 
 const AUTHORIZATION: &str = "Basic ZmFrZS1hY2Nlc3M6ZmFrZS1zZWNyZXQ=";
 /// Fields that the API does not show.
-const HIDDEN: [&str; 4] = ["environment", "addresses", "isLeaving", "lacksAddressLink"];
+const HIDDEN: [&str; 5] = ["environment", "addresses", "isLeaving", "lacksAddressLink", "locked"];
 
 type ApiRequest = fake_cloud::ApiRequest<()>;
 type Answer = Result<Reply, Refused>;

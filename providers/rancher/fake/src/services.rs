@@ -30,6 +30,8 @@ fn collection(service: &Value) -> &'static str {
 fn actions(service: &Value) -> &'static [&'static str] {
     let is_balancer = service["type"] == "loadBalancerService";
     match service["state"].as_str().unwrap_or_default() {
+        // A service that Rancher does not let go.
+        _ if service["locked"] == true => &["update"],
         "inactive" if is_balancer => &["activate", "setservicelinks", "addservicelink", "update", "remove"],
         "inactive" => &["activate", "update", "remove"],
         "active" if is_balancer => {
@@ -234,6 +236,9 @@ pub(crate) fn update(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let found = cloud.find(request)?;
+    if found["locked"] == true {
+        return Err(Refused::new(405, "ActionNotAvailable", ""));
+    }
     if !actions(found).contains(&"remove") {
         return Err(not_found());
     }

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::annotations::LoadBalancerSpec;
-use super::backends::Backends;
 use super::object::{LbConfig, LoadBalancerService, POOL, PortRule, stickiness};
 use super::{BALANCER, Shared, with_ports};
 use crate::api::Links;
@@ -46,8 +45,9 @@ impl Shared {
         self.check_environment().await?;
         let (identity, graph) = (change.identity, change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default());
         let cluster = OwnerTags::cluster(identity.cluster);
-        let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
+        // The image first: without it, nothing is created.
         let (image, _) = self.image.get(AGE, || self.read_image()).await?;
+        let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
         let (ids, _claim) = self.backends.ensure(&graph.targets_of(POOL), &self.names(), &stack, cluster).await?;
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let ports = settings.get("ports").cloned().unwrap_or_default();
@@ -144,7 +144,7 @@ impl Shared {
         let kept: BTreeSet<String> = ids.values().cloned().collect();
         let removed: BTreeSet<String> = balancer.services().filter(|id| !kept.contains(*id)).cloned().collect();
         if !removed.is_empty() {
-            self.backends.release(cluster, &removed, Some(&balancer), &kept).await?;
+            self.release(cluster, &removed, &balancer, &kept).await;
         }
         let linked: Option<BTreeSet<String>> =
             balancer.linked_services.as_ref().map(|all| all.values().cloned().collect());
@@ -180,21 +180,34 @@ impl Shared {
     }
 
     /// Deletes a load balancer. Its backends are deleted first, unless another load balancer uses them, because
-    /// afterwards nothing shows which ones they were.
+    /// afterwards nothing shows which ones they were. A load balancer that Rancher does not let go keeps them.
     async fn remove(&self, change: Change<'_>, balancer: &LoadBalancerService) -> Result<Applied> {
         let cluster = OwnerTags::cluster(change.identity.cluster);
-        let consumed = balancer.services().cloned().collect();
-        match self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await {
-            // A backend that Rancher never lets go must not keep the load balancer running.
-            Err(error) if Backends::is_refusal(&error) => {
-                tracing::warn!(%error, "unused external services of load balancer {} are not deleted", balancer.resource.id());
-            }
-            outcome => outcome?,
+        if balancer.state != "removing" {
+            balancer.resource.check_action("remove")?;
         }
+        let consumed = balancer.services().cloned().collect();
+        self.release(cluster, &consumed, balancer, &BTreeSet::new()).await;
         if !self.source.api.delete(&balancer.resource).await? {
             return Ok(Applied::Gone);
         }
         Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..self.observed(balancer)? })))
+    }
+
+    /// Deletes backends that a load balancer no longer uses. What Rancher refuses is tried again by the sweeper, and keeps
+    /// no load balancer from being changed or deleted.
+    async fn release(
+        &self,
+        cluster: &str,
+        consumed: &BTreeSet<String>,
+        balancer: &LoadBalancerService,
+        kept: &BTreeSet<String>,
+    ) {
+        if let Err(error) = self.backends.release(cluster, consumed, Some(balancer), kept).await {
+            let id = balancer.resource.id();
+            tracing::warn!(%error, "unused external services of load balancer {id} are not deleted yet");
+            self.leftovers.notify_one();
+        }
     }
 }
 

@@ -65,6 +65,40 @@ pub(crate) fn external_name(node: &str) -> String {
     parts.join("-").chars().take(63).collect()
 }
 
+/// Returns the name of the external service of a Node whose short name another Node has: `node.1` besides `node-1`.
+fn distinct_name(node: &str) -> String {
+    // FNV-1a: the same in each run.
+    let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let short: String = external_name(node).chars().take(54).collect();
+    format!("{}-{hash:08x}", short.trim_end_matches('-'))
+}
+
+/// Returns the name of the external service of each address, in which no two addresses share a name. An external service
+/// that has the address of another Node stays that Node's.
+fn distinct_names<'a>(
+    addresses: impl Iterator<Item = &'a str>,
+    names: &HashMap<String, String>,
+    there: &[ExternalService],
+) -> BTreeMap<String, String> {
+    let mut nodes: Vec<_> =
+        addresses.map(|address| (names.get(address).map_or(address, |name| &**name), address)).collect();
+    // A Node whose name needs no change comes first.
+    nodes.sort_by_key(|(node, _)| (external_name(node) != *node, *node));
+    let is_of_another = |name: &str, address: &str| {
+        let named = there.iter().find(|it| it.name.eq_ignore_ascii_case(name)).and_then(ExternalService::address);
+        named.is_some_and(|it| it != address && names.contains_key(it))
+    };
+    let (mut taken, mut found) = (BTreeSet::new(), BTreeMap::new());
+    for (node, address) in nodes {
+        let short = external_name(node);
+        let is_free = !taken.contains(&short) && !is_of_another(&short, address);
+        let name = if is_free { short } else { distinct_name(node) };
+        taken.insert(name.clone());
+        found.insert(address.to_owned(), name);
+    }
+    found
+}
+
 impl Backends {
     pub(crate) fn new(api: Api) -> Self {
         Self { api, addresses: Mutex::default(), claims: Mutex::default() }
@@ -116,12 +150,11 @@ impl Backends {
             return Ok((BTreeMap::new(), claim));
         }
         let there = self.list(Some(stack)).await?;
-        let one = |address: &str| {
-            let (address, name) = (address.to_owned(), names.get(address).map_or(address, |name| name));
-            self.one(external_name(name), address, &there, stack, cluster)
-        };
         // A target that is no address is a service that no longer exists.
-        let all: Vec<_> = targets.iter().filter(|it| it.parse::<IpAddr>().is_ok()).map(one).collect();
+        let addresses = targets.iter().filter(|it| it.parse::<IpAddr>().is_ok());
+        let distinct = distinct_names(addresses, names, &there);
+        let one = |(address, name)| self.one(name, address, &there, names, stack, cluster);
+        let all: Vec<_> = distinct.into_iter().map(one).collect();
         let ids: BTreeMap<String, String> = stream::iter(all).buffer_unordered(CONCURRENT).try_collect().await?;
         for id in ids.values() {
             let mut claims = self.claims.lock();
@@ -137,12 +170,13 @@ impl Backends {
     }
 
     /// Returns an address and the ID of its external service. An external service of the Node's name gets the address,
-    /// unless it belongs to another cluster.
+    /// unless it belongs to another cluster, or to another Node.
     async fn one(
         &self,
         name: String,
         address: String,
         there: &[ExternalService],
+        names: &HashMap<String, String>,
         stack: &str,
         cluster: &str,
     ) -> Result<(String, String)> {
@@ -158,6 +192,12 @@ impl Backends {
                     "external service {name} ({}) belongs to cluster {}; rename the Node, or use another environment",
                     found.resource.id(),
                     found.cluster().unwrap_or_default()
+                )));
+            }
+            if found.address().is_some_and(|it| names.contains_key(it)) {
+                return Err(Error::conflict(format!(
+                    "external service {name} ({}) was created for another Node meanwhile",
+                    found.resource.id()
                 )));
             }
             self.api.update(&found.resource, &json!({"externalIpAddresses": [address]})).await?;
@@ -205,12 +245,9 @@ impl Backends {
             is_ours && !used.contains(&it.resource.id().to_owned())
         };
         let left: Vec<_> = services.iter().filter(is_left).map(|it| self.delete_unused(it, besides)).collect();
-        stream::iter(left).buffer_unordered(CONCURRENT).try_collect().await
-    }
-
-    /// Returns `true` if another attempt to delete external services ends in the same way.
-    pub(crate) fn is_refusal(error: &Error) -> bool {
-        error.is_invalid() || error.is_not_found() || error.is_not_implemented()
+        // One that Rancher refuses keeps no other one from being deleted.
+        let outcomes: Vec<Result<()>> = stream::iter(left).buffer_unordered(CONCURRENT).collect().await;
+        outcomes.into_iter().collect()
     }
 
     async fn delete_unused(&self, service: &ExternalService, besides: &str) -> Result<()> {

@@ -21,6 +21,7 @@ use provider_kit::load_balancers::{
     ObservedLoadBalancer, Query, Recovery, ResourceGraph, ResourceKey, State, Targets,
 };
 use provider_kit::paging::ListResult;
+use tokio::sync::Notify;
 
 use self::annotations::LoadBalancerSpec;
 use self::backends::Backends;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     backends: Backends,
     stack: Cached<String>,
     image: Cached<String>,
+    /// Notified when external services could not be deleted.
+    leftovers: Notify,
 }
 
 impl LoadBalancers {
@@ -54,22 +57,24 @@ impl LoadBalancers {
         let (deduplicator, backends) =
             (EventDeduplicator::new(cluster.events().clone()), Backends::new(source.api.clone()));
         let (stack, image) = (Cached::default(), Cached::default());
-        Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image }))
+        let leftovers = Notify::new();
+        Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image, leftovers }))
     }
 
-    /// Returns a task that deletes external services which a process that was killed has left. Without the cluster's ID,
+    /// Returns a task that deletes external services which a process that was killed, or a refused deletion, has left. Without the cluster's ID,
     /// it deletes none: other clusters may have the same name.
     pub(crate) fn sweeper(&self, cluster: &Cluster) -> impl Future<Output = ()> + Send + use<> {
         let (shared, cluster) = (Arc::clone(&self.0), cluster.id.clone());
         async move {
             let Some(cluster) = cluster else { return };
-            tokio::time::sleep(SWEEPS.1).await;
             loop {
+                tokio::time::sleep(SWEEPS.1).await;
                 let none = std::collections::BTreeSet::new();
                 if let Err(error) = shared.backends.release(&cluster, &none, None, &none).await {
                     tracing::warn!(%error, "unused external services are not deleted");
                 }
-                tokio::time::sleep(SWEEPS.0).await;
+                // Earlier, if a sync has left some: what the time limit ends is no error.
+                _ = tokio::time::timeout(SWEEPS.0, shared.leftovers.notified()).await;
             }
         }
     }

@@ -179,24 +179,6 @@ async fn load_balancer_that_a_user_renamed_is_deleted_with_its_service_after_a_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn external_service_that_cannot_be_deleted_keeps_no_load_balancer_running() {
-    for status in [422, 404] {
-        let harness = Harness::new();
-        let provider = harness.started().await;
-        let web = service(&[80], &[], json!({}));
-        harness.ensure(&provider, &mut web.clone()).await.unwrap();
-        let route = "GET /externalservices/{id}/consumedbyservices";
-        harness.fake.fault_injector().fail(Fault::refused(route, status).times(99));
-        harness.delete(&provider, &web).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(harness.live("loadBalancerService"), [Value::Null; 0]);
-        harness.fake.fault_injector().clear_faults();
-        tokio::time::sleep(Duration::from_secs(3700)).await;
-        assert_eq!(harness.externals(), [""; 0], "they are deleted later");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn annotations_become_settings_of_the_load_balancer() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -288,6 +270,7 @@ async fn missing_image_is_explained() {
     let provider = harness.started().await;
     let error = harness.ensure(&provider, &mut service(&[80], &[], json!({}))).await.unwrap_err().to_string();
     assert!(error.contains("lb.instance.image"), "{error}");
+    assert_eq!(harness.fake.lock().stacks, [Value::Null; 0], "nothing is created without it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod backends;
 mod configuration;
 mod harness;
 mod load_balancers;

@@ -235,6 +235,18 @@ impl CloudProfile for RancherCloud {
         true
     }
 
+    fn add_twins(&self) -> bool {
+        let mut cloud = self.0.lock();
+        for mut twin in cloud.services.clone().into_iter().filter(is_balancer) {
+            let number = cloud.number();
+            // A stack has no two services of the same name.
+            (twin["id"], twin["stackId"]) = (format!("1s{number}").into(), "1st99".into());
+            twin["publicEndpoints"] = json!([{"ipAddress": format!("203.0.114.{number}"), "port": 80}]);
+            cloud.services.push(twin);
+        }
+        true
+    }
+
     fn prepare(&mut self, _machines: usize) {}
     fn cost(&self) -> Cost {
         const NODES: usize = 240;

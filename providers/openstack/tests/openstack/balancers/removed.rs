@@ -9,13 +9,48 @@ const ALL: &str = "DELETE /lbaas/loadbalancers/{id}";
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
 #[tokio::test(start_paused = true)]
-async fn all_of_it_goes_with_one_request_after_the_floating_ip() {
+async fn all_of_it_goes_with_one_request_before_the_floating_ip() {
     let mut scene = Scene::new();
     scene.ensure("web").await;
     scene.changes();
     scene.delete("web").await;
-    assert_eq!(scene.changes(), ["DELETE /floatingips/{id}", ALL]);
+    assert_eq!(scene.changes(), [ALL, "DELETE /floatingips/{id}"]);
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_whose_deletion_is_refused_keeps_its_floating_ip_and_its_security_group() {
+    for (cascade, refused) in [(true, ALL), (false, "DELETE /lbaas/listeners/{id}")] {
+        let mut scene = Scene::new();
+        scene.conf(&format!("manage-security-groups = true\ncascade-delete = {cascade}"));
+        let addresses = scene.ensure("web").await;
+        let before = scene.fake.security_groups();
+        scene.fake.fail(Fault::refused(refused, 403).times(99));
+        scene.try_delete("web").await.unwrap_err();
+        assert_eq!(scene.fake.security_groups(), before, "{refused}");
+        let floating = scene.fake.floating_ips();
+        assert_eq!(floating[0]["floating_ip_address"], json!(addresses[0]), "{refused}");
+        assert!(floating[0]["port_id"].is_string(), "{refused}");
+        scene.fake.clear_faults();
+        scene.delete("web").await;
+        assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+        assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn floating_ip_and_security_group_are_deleted_later_if_neutron_fails_after_octavia() {
+    for route in ["DELETE /floatingips/{id}", "DELETE /security-groups/{id}"] {
+        let mut scene = Scene::new();
+        scene.conf("manage-security-groups = true");
+        scene.ensure("web").await;
+        scene.fake.fail(Fault::refused(route, 403).times(1));
+        scene.try_delete("web").await.unwrap_err();
+        scene.start().await;
+        scene.delete("web").await;
+        assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"), "{route}");
+        assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty(), "{route}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

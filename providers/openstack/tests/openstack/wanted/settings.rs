@@ -1,6 +1,6 @@
 //! Events about a Service's settings, and validation of references.
 
-use openstack_fake::Options;
+use openstack_fake::{Fault, Options};
 use serde_json::{Value, json};
 
 use crate::balancers::scene::{Scene, uid};
@@ -142,4 +142,104 @@ async fn only_nodes_with_the_labels_are_members_and_each_once() {
     scene.annotate("web", "node-selector", "");
     scene.ensure("web").await;
     assert_eq!(scene.balancer()["pools"][0]["members"].as_array().unwrap().len(), 2);
+}
+
+/// Replaces the ports of the Service by one of TCP and one of UDP.
+fn two_protocols(scene: &mut Scene) {
+    scene.ports(
+        "web",
+        json!([
+            {"name": "tcp", "port": 53, "nodePort": 30053, "protocol": "TCP"},
+            {"name": "udp", "port": 53, "nodePort": 30054, "protocol": "UDP"},
+        ]),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_tcp_ports_of_a_service_get_the_proxy_protocol() {
+    for serial in [false, true] {
+        let mut scene = Scene::new();
+        scene.conf(&format!("provider-requires-serial-api-calls = {serial}"));
+        scene.annotate("web", "proxy-protocol", "v2");
+        two_protocols(&mut scene);
+        scene.ensure("web").await;
+        let balancer = scene.balancer();
+        let mut protocols: Vec<_> =
+            balancer["pools"].as_array().unwrap().iter().map(|it| it["protocol"].clone()).collect();
+        protocols.sort_by_key(Value::to_string);
+        assert_eq!(protocols, [json!("PROXYV2"), json!("UDP")]);
+        let events = scene.events();
+        let told = "proxy-protocol has no effect on port 53/UDP: it needs TCP";
+        assert!(events.iter().any(|it| it.contains("QuestionableAnnotation") && it.contains(told)), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_of_octavia_that_stays_is_no_conflict() {
+    let mut scene = Scene::new();
+    let text = "The pool protocol 'PROXY' is invalid while the listener protocol is 'UDP'.";
+    scene.fake.fail(Fault::refused_as("POST /lbaas/loadbalancers", 409, "", text).times(99));
+    let error = scene.refused("web").await;
+    assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+    assert_eq!(scene.fake.count("POST /lbaas/loadbalancers"), 1, "it is not tried again at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_annotation_that_is_neither_true_nor_false_creates_no_public_load_balancer() {
+    const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    for value in ["True", "yes", "1", "internal"] {
+        let mut scene = Scene::new();
+        scene.annotate("web", INTERNAL, value);
+        let error = scene.refused("web").await;
+        assert!(error.is_invalid() && error.to_string().contains(&format!("{INTERNAL}: {value:?}")), "{error}");
+        assert!(scene.changes().is_empty() && scene.fake.load_balancers().is_empty(), "{value}");
+    }
+    // One that the Go program created keeps its members.
+    let mut scene = Scene::new();
+    scene.ensure("web").await;
+    scene.annotate("web", INTERNAL, "yes");
+    scene.add_node("worker-3");
+    scene.update("web").await;
+    assert_eq!(scene.balancer()["pools"][0]["members"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_have_no_effect_beside_others_are_told() {
+    const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    let mut scene = Scene::new();
+    scene.annotate("web", INTERNAL, "true");
+    scene.annotate("web", "floating-subnet", "public-*");
+    scene.annotate("web", "health-monitor-delay", "9");
+    scene.ensure("web").await;
+    let events = scene.events();
+    for told in [
+        "floating-subnet has no effect: an internal load balancer has no floating IP",
+        "health-monitor-delay has no effect: health monitors are off",
+    ] {
+        assert_eq!(count(&events, told), 1, "{events:?}");
+    }
+    scene.annotate("web", "enable-health-monitor", "true");
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(count(&scene.events(), "health monitors are off"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_the_creation_that_change_later_are_told() {
+    let mut scene = Scene::new();
+    let address = scene.ensure("web").await.remove(0);
+    assert_eq!(count(&scene.events(), "has no effect"), 0);
+    scene.service("web").spec.as_mut().unwrap().load_balancer_ip = Some("172.24.9.9".into());
+    let other = scene.fake.add_network("other", "10.7.0.0/16").subnet;
+    scene.annotate("web", "subnet-id", &other);
+    assert_eq!(scene.ensure("web").await, [address.clone()]);
+    let events = scene.events();
+    for told in
+        [format!("spec.loadBalancerIP: \"172.24.9.9\" has no effect"), format!("subnet-id: {other:?} has no effect")]
+    {
+        assert_eq!(count(&events, &told), 1, "{events:?}");
+    }
+    assert!(events.iter().any(|it| it.contains(&format!("has {address:?}"))), "{events:?}");
+    scene.ensure("web").await;
+    assert!(scene.events().is_empty(), "once");
 }

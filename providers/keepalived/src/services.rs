@@ -1,0 +1,120 @@
+//! The Services of the cluster, which prove who has an address when the ConfigMap was lost or restored.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cloud_provider::{Error, Result, Service};
+use provider_kit::cluster::ClusterView;
+use serde_json::Value;
+
+use crate::address_book::AddressBook;
+
+/// Services of a page.
+const PAGE: usize = 500;
+
+/// The Services of the cluster, as an assignment of addresses sees them.
+#[derive(Clone)]
+pub(crate) enum KnownServices {
+    /// Services of the cache, which are read at the assignment.
+    Cached(ClusterView),
+    /// Services of a list that was read to its end.
+    Listed(Arc<Services>),
+}
+
+/// What the Services of the cluster show.
+#[derive(Debug, Default)]
+pub(crate) struct Services {
+    /// UIDs of all Services.
+    pub(crate) uids: BTreeSet<String>,
+    /// Addresses in the status of Services of type `LoadBalancer`.
+    shown: Vec<ShownAddress>,
+}
+
+#[derive(Debug)]
+struct ShownAddress {
+    uid: String,
+    service: String,
+    ip: IpAddr,
+}
+
+impl KnownServices {
+    /// Returns what the Services show at this moment.
+    pub(crate) fn services(&self) -> Arc<Services> {
+        match self {
+            Self::Cached(cluster) => {
+                let mut services = Services::default();
+                cluster.services().iter().flatten().for_each(|service| services.add(service));
+                Arc::new(services)
+            }
+            Self::Listed(services) => Arc::clone(services),
+        }
+    }
+}
+
+impl Services {
+    /// Reads all Services from the API server.
+    pub(crate) async fn list(cluster: &ClusterView) -> Result<Self> {
+        let (mut services, mut next) = (Self::default(), String::new());
+        loop {
+            let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
+            let (status, mut page) = cluster.get(&path).await?;
+            let Value::Array(items) = page["items"].take() else {
+                return Err(Error::other(format!("the list of Services was answered {status}")));
+            };
+            if !status.is_success() {
+                return Err(Error::other(format!("the list of Services was answered {status}")));
+            }
+            for item in items {
+                let service: Service = serde_json::from_value(item)
+                    .map_err(|error| Error::other(format!("a Service of the list cannot be read: {error}")))?;
+                if service.metadata.uid.is_none() {
+                    return Err(Error::other("a Service of the list has no UID"));
+                }
+                services.add(&service);
+            }
+            match page["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => next = form_urlencoded::byte_serialize(token.as_bytes()).collect(),
+                _ => return Ok(services),
+            }
+        }
+    }
+
+    /// Adds a Service. The address of a Service that is being deleted is about to be free.
+    pub(crate) fn add(&mut self, service: &Service) {
+        let metadata = &service.metadata;
+        let uid = metadata.uid.clone().unwrap_or_default();
+        if metadata.deletion_timestamp.is_none() {
+            let [namespace, name] = [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+            let named = |ip| ShownAddress { uid: uid.clone(), service: format!("Service {namespace}/{name}"), ip };
+            self.shown.extend(shown_addresses(service).into_iter().map(named));
+        }
+        self.uids.insert(uid);
+    }
+
+    /// Returns the Service other than the one with this UID that shows the address, if the ConfigMap has no entry of it: the entry
+    /// counts, because the status follows it.
+    pub(crate) fn user_beside(&self, book: &AddressBook, ip: IpAddr, uid: &str) -> Option<&str> {
+        let mut users = self.shown.iter().filter(|shown| shown.ip == ip && shown.uid != uid);
+        users.find(|shown| !book.has(&shown.uid)).map(|shown| &*shown.service)
+    }
+
+    /// Returns the addresses that Services other than the one with this UID show, and of which the ConfigMap has no entry.
+    pub(crate) fn shown_beside<'a>(&'a self, book: &'a AddressBook, uid: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+        let known: BTreeSet<_> = book.entries.iter().map(|entry| &*entry.uid).collect();
+        self.shown.iter().filter(move |it| it.uid != uid && !known.contains(&*it.uid)).map(|it| it.ip)
+    }
+
+    /// Returns `true` if no Service has the UID `owner`. Services without the one with the UID `uid`, which exists, prove nothing.
+    pub(crate) fn lack(&self, owner: &str, uid: &str) -> bool {
+        self.uids.contains(uid) && !self.uids.contains(owner)
+    }
+}
+
+/// Returns the addresses in the status of a Service of type `LoadBalancer`.
+pub(crate) fn shown_addresses(service: &Service) -> Vec<IpAddr> {
+    let is_balanced = service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
+    let status = service.status.iter().filter(|_| is_balanced).filter_map(|status| status.load_balancer.as_ref());
+    let ingress = status.flat_map(|it| it.ingress.iter().flatten());
+    ingress.filter_map(|it| it.ip.as_deref()?.parse().ok()).collect()
+}
