@@ -166,3 +166,31 @@ async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist(
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_a_user_gave_a_backend_stay_when_a_node_joins() {
+    for (kind, settings) in [
+        ("lb", json!({"weight": 3, "drain": true, "maxConnections": 256})),
+        ("nlb", json!({"weight": 3, "isDrain": true})),
+    ] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let mut web = service(&[(KIND, kind), (MODE, "None")], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let object = if kind == "lb" { "loadbalancer" } else { "networkloadbalancer" };
+        let id = harness.balancer(object)["id"].as_str().unwrap().to_owned();
+        let changed = {
+            let mut cloud = harness.fake.lock();
+            let backend = &mut cloud.objects.get_mut(&id).unwrap()["backendSets"]["TCP-80"]["backends"][0];
+            settings.as_object().unwrap().iter().for_each(|(key, value)| backend[key] = value.clone());
+            backend["ipAddress"].clone()
+        };
+        harness.add_node("worker-3");
+        update(&harness, &provider, &web).await;
+        let backends = harness.balancer(object)["backendSets"]["TCP-80"]["backends"].clone();
+        let backends = backends.as_array().unwrap();
+        assert_eq!(backends.len(), 3, "{kind}");
+        let kept = backends.iter().find(|it| it["ipAddress"] == changed).unwrap();
+        settings.as_object().unwrap().iter().for_each(|(key, value)| assert_eq!(kept[key], *value, "{kind} {key}"));
+    }
+}
