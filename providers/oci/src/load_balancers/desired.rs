@@ -315,9 +315,9 @@ impl LoadBalancers {
         let settings = balancer_settings(&balancer(spec, &facts)).set(RULES, spec.mode.name());
         let mut graph = ResourceGraph::default().balancer(settings);
         let has_tls = spec.ports.iter().any(|port| port.is_tls);
-        for secret in [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls) {
-            let certificate = self.certificates.read(secret).await?;
-            graph = graph.resource(objects::certificate(&secret.1), certificate.settings());
+        let secrets = [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls);
+        for (secret, settings) in self.certificates.of_service(input.request.service, secrets).await? {
+            graph = graph.resource(objects::certificate(secret), settings);
         }
         for (name, set) in spec.rule_sets.iter().flatten() {
             graph = graph.resource(objects::rule_set(name), objects::rule_set_settings(set));
