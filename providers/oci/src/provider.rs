@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::instance::ocid;
 use crate::instances::Source;
 use crate::ipam::FlexRanges;
+use crate::load_balancers::certificates::Certificates;
 use crate::load_balancers::{LoadBalancers, is_group};
 use crate::nodes::{Nodes, node_patch};
 use crate::openshift::tag_instances;
@@ -45,6 +46,7 @@ pub struct Oci {
     config: Arc<Config>,
     cluster: ClusterView,
     nodes: Nodes,
+    certificates: Certificates,
     load_balancers: LoadBalancerEngine,
     context: OnceLock<Context>,
 }
@@ -64,6 +66,7 @@ impl Oci {
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
         let cloud = LoadBalancers::new(api.clone(), inventory.clone(), cluster.clone(), Some(of_account));
+        let certificates = cloud.certificates();
         let polling = Polling { first: Duration::from_secs(1), ..Polling::default() };
         let options = Options {
             polling,
@@ -76,6 +79,7 @@ impl Oci {
         Ok(Self {
             load_balancers: LoadBalancerEngine::of(cloud, Arc::new(source), options),
             nodes: Nodes(inventory),
+            certificates,
             context: OnceLock::new(),
             api,
             config,
@@ -102,6 +106,8 @@ impl Oci {
             let (tagging, stop) = (tag_instances(self.api.clone(), cluster.clone()), stop.clone());
             tokio::spawn(async move { stop.run_until_cancelled(tagging).await });
         }
+        let (certificates, stopped) = (self.certificates.clone().follow(), stop.clone());
+        tokio::spawn(async move { stopped.run_until_cancelled(certificates).await });
         let update = async move {
             loop {
                 tokio::time::sleep(INTERVAL).await;

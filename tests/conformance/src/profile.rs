@@ -45,6 +45,11 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn has_session_affinity(&self) -> bool {
         true
     }
+    /// Returns `true` if the cloud refuses a stopped machine as a new target. One that was a target before it stopped may
+    /// stay.
+    fn refuses_stopped_targets(&self) -> bool {
+        false
+    }
     /// The annotations of all Services, such as for a kind of load balancers; null for none.
     fn service_annotations(&self) -> Value {
         Value::Null

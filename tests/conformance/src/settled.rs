@@ -78,6 +78,12 @@ fn targets(nodes: &[Value]) -> BTreeSet<String> {
     alive.map(|node| text(&node["spec"]["providerID"]).to_owned()).filter(|id| !id.is_empty()).collect()
 }
 
+/// Returns the provider IDs of machines that may be missing among the targets.
+fn optional_targets(harness: &Harness) -> BTreeSet<String> {
+    let machines = if harness.cloud.refuses_stopped_targets() { harness.cloud.machines() } else { Vec::new() };
+    machines.into_iter().filter(|it| it.is_stopped).map(|it| it.provider_id).collect()
+}
+
 fn wants_balancer(service: &Value) -> bool {
     let spec = &service["spec"];
     spec["type"] == "LoadBalancer"
@@ -98,7 +104,7 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
             marked.entry(uid).or_default().push(balancer);
         }
     }
-    let targets = targets(nodes);
+    let (targets, optional) = (targets(nodes), optional_targets(harness));
     for service in harness.api.list("services") {
         let name = name_of(&service);
         let balancers = marked.remove(text(&service["metadata"]["uid"])).unwrap_or_default();
@@ -115,7 +121,7 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
             let problem = match balancers.as_slice() {
                 [] => Some("no load balancer".to_owned()),
                 [_, _, ..] => Some(format!("{} load balancers", balancers.len())),
-                [balancer] => balancer_unsettled(&service, balancer, &targets, address),
+                [balancer] => balancer_unsettled(&service, balancer, (&targets, &optional), address),
             };
             let problem = problem.or_else(|| (!has_finalizer).then(|| "no finalizer".to_owned()));
             found.extend(problem.map(|problem| format!("Service {name} has {problem}")));
@@ -129,7 +135,7 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
 fn balancer_unsettled(
     service: &Value,
     balancer: &LoadBalancerFacts,
-    targets: &BTreeSet<String>,
+    (targets, optional): (&BTreeSet<String>, &BTreeSet<String>),
     address: &str,
 ) -> Option<String> {
     let number = |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
@@ -143,7 +149,7 @@ fn balancer_unsettled(
     if ports != balancer.ports {
         return Some(format!("ports {:?} in the cloud, not {ports:?}", balancer.ports));
     }
-    if *targets != balancer.targets {
+    if !targets.symmetric_difference(&balancer.targets).all(|it| targets.contains(it) && optional.contains(it)) {
         return Some(format!("targets {:?} in the cloud, not {targets:?}", balancer.targets));
     }
     if address.is_empty() || balancer.address.as_deref() != Some(address) {

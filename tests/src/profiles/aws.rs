@@ -179,6 +179,9 @@ impl CloudProfile for AwsCloud {
     fn has_session_affinity(&self) -> bool {
         false
     }
+    fn refuses_stopped_targets(&self) -> bool {
+        self.kind == Kind::Network
+    }
     fn service_annotations(&self) -> Value {
         if self.kind == Kind::Network { Self::annotations(self.kind) } else { Value::Null }
     }

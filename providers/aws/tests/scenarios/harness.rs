@@ -187,6 +187,13 @@ impl Harness {
         Err(Error::other("the load balancer is not ready after 60 polls"))
     }
 
+    /// Syncs the targets of a Service.
+    pub(crate) async fn update_targets(&self, provider: &Ec2, service: &Service) -> Result<()> {
+        let (cluster, nodes) = (cluster(), self.cluster.nodes());
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().update_targets(request).await
+    }
+
     /// Deletes the load balancer of a Service.
     pub(crate) async fn delete(&self, provider: &Ec2, service: &Service) -> Result<()> {
         let (cluster, mut service) = (cluster(), service.clone());

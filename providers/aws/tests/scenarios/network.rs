@@ -143,6 +143,12 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
     drop(cloud);
     let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
     assert_eq!(events.iter().filter(|it| it.starts_with("TargetRefused")).count(), 1, "{events:?}");
+    // After its start, the instance is a target with the next sync, of targets as well.
+    harness.change_instances(|it| it["instanceState"] = json!({"code": 16, "name": "running"}));
+    harness.update_targets(&provider, &service("a", "type=nlb", &ports)).await.unwrap();
+    for group in harness.fake.lock().all("target-group") {
+        assert_eq!(group["_targets"].as_array().map(Vec::len), Some(2), "{group}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

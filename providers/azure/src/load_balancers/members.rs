@@ -87,13 +87,13 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
         for ((target, joins), outcome) in some.iter().zip(outcomes) {
             match outcome {
                 Err(error) if *joins && error.is_invalid() => drop(refused.insert((*target).to_owned(), error)),
-                outcome => failed = failed.or(outcome.err()),
+                outcome => failed = failed.or(outcome.map_err(|error| about(error, target)).err()),
             }
         }
     }
     // If all are refused, the reason is not one of them.
     if refused.len() == changes.len() {
-        failed = failed.or_else(|| refused.pop_first().map(|(_, error)| error));
+        failed = failed.or_else(|| refused.pop_first().map(|(target, error)| about(error, &target)));
     }
     let refused = refused.into_iter().map(|(target, error)| (target, error.to_string())).collect();
     failed.map_or(Ok(Arc::new(refused)), Err)
@@ -158,8 +158,12 @@ async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> 
     };
     match outcome {
         Err(error) if error.is_not_found() || error.to_string().contains("not an active Virtual Machine") => Ok(()),
-        outcome => outcome.map_err(|error| error.context(format!("cannot change the pools of {target}"))),
+        outcome => outcome,
     }
+}
+
+fn about(error: Error, target: &str) -> Error {
+    error.context(format!("cannot change the pools of {target}"))
 }
 
 /// Writes a resource if its IP configuration is not in the pool as wanted.

@@ -106,13 +106,13 @@ impl GceLoadBalancers {
             for kind in spec.frontends().map(|it| it.backend.check) {
                 let is_deleted = is_recent(*self.shared.lock(kind.path(&session.names.shared_check())).await, false);
                 if !is_deleted && !self.has_other_users(&change.identity.name, |other| other.shares_check(kind)) {
-                    return Ok(Applied::Gone);
+                    return Ok(Applied::ReadAgain);
                 }
             }
             let mut last = self.shared.lock(LAST.to_owned()).await;
             if !is_recent(*last, false) && !self.has_other_users(&change.identity.name, |_| true) {
                 *last = Some((false, Instant::now()));
-                return Ok(Applied::Gone);
+                return Ok(Applied::ReadAgain);
             }
             return Ok(Applied::Removed);
         };

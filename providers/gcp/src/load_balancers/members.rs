@@ -38,6 +38,9 @@ impl Session<'_> {
     }
 
     fn leave_out(&mut self, targets: Targets) {
+        if targets.is_empty() {
+            return;
+        }
         self.cloud.warn_of_left_out(&targets, self.change.identity.service);
         self.left_out = targets;
     }
@@ -61,7 +64,10 @@ impl Session<'_> {
         let known = Machines::ids(self.cloud.instances.source()).await?;
         let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
         let existing: Targets = targets.iter().filter(|target| known.contains(*target)).collect();
-        if existing.len() == targets.len() || existing.is_empty() { Err(refused) } else { Ok(existing) }
+        // A group is written for several Services at a time: the instance may be a target of another one.
+        let is_of_others = refused.is_not_found() && existing.len() == targets.len();
+        let is_about_one = is_of_others || existing.len() < targets.len();
+        if is_about_one && !existing.is_empty() { Ok(existing) } else { Err(refused) }
     }
 
     /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.

@@ -369,6 +369,11 @@ pub(crate) fn work_requests(cloud: &mut Oracle, request: &ApiRequest) -> Answer 
     page(request, cloud.requests.values().filter(fits).cloned().collect::<Vec<_>>().into_iter(), false)
 }
 
+pub(crate) fn backend_set(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    let set = &cloud.find(request)?["backendSets"][request.nth_id(1)];
+    if set.is_null() { Err(not_found()) } else { ok(set) }
+}
+
 pub(crate) fn health(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let set = cloud.find(request)?["backendSets"][request.nth_id(1)].clone();
     let names: Vec<_> = array(&set["backends"]).map(|it| it["name"].clone()).collect();

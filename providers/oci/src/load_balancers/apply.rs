@@ -22,6 +22,10 @@ use super::{LoadBalancers, desired, groups, security};
 const UPDATES: [&[&str]; 4] =
     [&["shapeName", "shapeDetails"], &["networkSecurityGroupIds"], &["ipMode", "nlbIpVersion"], &[RULES]];
 
+/// The settings of backends that users set in the cloud, of both kinds of load balancers.
+const SETTINGS_OF_BACKENDS: [&str; 8] =
+    ["weight", "maxConnections", "backup", "drain", "offline", "isBackup", "isDrain", "isOffline"];
+
 impl LoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change, spec).await };
@@ -63,6 +67,21 @@ impl LoadBalancers {
         let mut set = settings.nested();
         set["backends"] = backends(&graph.targets_of(name), &desired::instances(&nodes)).into();
         set
+    }
+
+    /// Keeps what a user set on backends that stay, such as a weight: the request replaces all backends.
+    async fn keep_settings_of_backends(&self, form: &Form, id: &str, pool: &str, set: &mut Value) -> Result<()> {
+        let there: Option<Value> = form.http(&self.api).find(Call::get(form.set, &[id, pool])).await?;
+        let there = there.as_ref().and_then(|it| it["backends"].as_array()).into_iter().flatten();
+        let place = |it: &Value| (it["ipAddress"].clone(), it["port"].clone());
+        let known: Vec<_> = there.map(|it| (place(it), it)).collect();
+        for backend in set["backends"].as_array_mut().into_iter().flatten() {
+            let Some((_, there)) = known.iter().find(|(known, _)| *known == place(backend)) else { continue };
+            for key in SETTINGS_OF_BACKENDS.iter().filter(|key| !there[**key].is_null()) {
+                backend[*key] = there[*key].clone();
+            }
+        }
+        Ok(())
     }
 
     /// Creates the load balancer's own network security group, and writes its rules.
@@ -109,8 +128,11 @@ impl LoadBalancers {
                     count = operations.iter().take_while(is_together).count();
                     let after = change.outcome(count).and_then(|it| it.graph).unwrap_or_default();
                     let settings = after.pool_attributes(pool).cloned().unwrap_or_default();
-                    let set = self.set(&after, pool, &settings, spec);
+                    let mut set = self.set(&after, pool, &settings, spec);
                     let is_new = matches!(first, Operation::Create { .. });
+                    if !is_new {
+                        self.keep_settings_of_backends(form, id, pool, &mut set).await?;
+                    }
                     let paths = [form.sets, form.set];
                     match self.write_part(form, id, is_new, paths, (pool, set.clone())).await {
                         Err(error) if is_missing_target(&error) && form.is_network() => {

@@ -1,8 +1,13 @@
 //! Certificates of load balancers, from Secrets.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, Result, Service};
+use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{Attributes, ResourceGraph, ResourceKey};
@@ -41,18 +46,87 @@ impl Certificate {
     }
 }
 
-/// Reads certificates from Secrets.
-pub(super) struct Certificates(ClusterView);
+/// The annotation that is written to a Service whose certificate has changed in its Secret, so that the Service is synced.
+const CHANGED: &str = "ccm-rs/certificate";
+/// Pause between two reads of the Secrets of Services.
+const PAUSE: Duration = Duration::from_secs(300);
+
+/// Namespace and name of an object.
+type Name = (String, String);
+
+/// Reads certificates from Secrets, and follows the Secrets of Services. Clones share what they follow.
+#[derive(Clone)]
+pub(crate) struct Certificates {
+    cluster: ClusterView,
+    /// Digests of certificates as they were last read for a Service, by Service and Secret.
+    followed: Arc<Mutex<BTreeMap<Name, BTreeMap<Name, String>>>>,
+}
+
+fn name_of(service: &Service) -> Name {
+    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    (text(&service.metadata.namespace), text(&service.metadata.name))
+}
 
 impl Certificates {
     pub(super) fn new(cluster: ClusterView) -> Self {
-        Self(cluster)
+        Self { cluster, followed: Arc::default() }
+    }
+
+    /// Reads the certificates of a Service from its Secrets, by the name of the Secret, and follows them from now on.
+    pub(super) async fn of_service<'a>(
+        &self,
+        service: &Service,
+        secrets: impl Iterator<Item = &'a Name>,
+    ) -> Result<Vec<(&'a str, Attributes)>> {
+        let (mut all, mut digests) = (Vec::new(), BTreeMap::new());
+        for secret in secrets {
+            let settings = self.read(secret).await?.settings();
+            digests.insert(secret.clone(), digest(&settings));
+            all.push((&*secret.1, settings));
+        }
+        let mut followed = self.followed.lock();
+        match digests.is_empty() {
+            true => drop(followed.remove(&name_of(service))),
+            false => drop(followed.insert(name_of(service), digests)),
+        }
+        Ok(all)
+    }
+
+    /// Has Services synced whose certificates have changed, until the process ends.
+    pub(crate) async fn follow(self) {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let followed = self.followed.lock().clone();
+            for (service, secrets) in followed {
+                if let Err(error) = self.check(&service, &secrets).await {
+                    let (namespace, name) = &service;
+                    tracing::warn!(service = format!("{namespace}/{name}"), %error, "certificate cannot be compared");
+                }
+            }
+        }
+    }
+
+    async fn check(&self, service: &Name, secrets: &BTreeMap<Name, String>) -> Result<()> {
+        let is_gone = self.cluster.services().is_some_and(|all| !all.iter().any(|it| name_of(it) == *service));
+        if is_gone {
+            self.followed.lock().remove(service);
+            return Ok(());
+        }
+        for (secret, known) in secrets {
+            let now = digest(&self.read(secret).await?.settings());
+            if now != *known {
+                let patch = json!({"metadata": {"annotations": {CHANGED: now.get(..16)}}});
+                let path = format!("/api/v1/namespaces/{}/services/{}", service.0, service.1);
+                return self.cluster.patch_status(&path, &patch).await.map(drop);
+            }
+        }
+        Ok(())
     }
 
     /// Reads the certificate and the key of a Secret.
     pub(super) async fn read(&self, (namespace, name): &(String, String)) -> Result<Certificate> {
-        let pair = KeyPair::read(&self.0, namespace, name).await?;
-        let (_, secret) = self.0.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
+        let pair = KeyPair::read(&self.cluster, namespace, name).await?;
+        let (_, secret) = self.cluster.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
         let text = |key: &str| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
             String::from_utf8(bytes).ok().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
@@ -67,6 +141,10 @@ impl Certificates {
         let secret = secret.ok_or_else(|| Error::other(format!("no Secret belongs to certificate {name}")))?;
         Ok(self.read(secret).await?.body(name))
     }
+}
+
+fn digest(settings: &Attributes) -> String {
+    settings.text("certificate").unwrap_or_default().to_owned()
 }
 
 /// Returns `true` for the name of a later version of a Secret's certificate: `<secret>-<8 hexadecimal digits>`.

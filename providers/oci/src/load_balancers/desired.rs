@@ -47,6 +47,18 @@ impl LoadBalancers {
         found.map_err(|error| if error.is_not_found() { Error::invalid(error.to_string()) } else { error })
     }
 
+    /// Returns the subnets of an existing load balancer. One that was deleted holds no rules.
+    async fn remaining_subnets(&self, ids: impl Iterator<Item = &str>) -> Result<Vec<Arc<Subnet>>> {
+        let mut found = Vec::new();
+        for subnet in join_all(ids.map(|id| self.lists.subnets().get(id))).await {
+            match subnet {
+                Err(error) if error.is_not_found() => tracing::warn!(%error, "security rules of a subnet are not read"),
+                subnet => found.push(subnet?),
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the OCIDs of the instances of all Nodes. A command without caches, such as `orphans`, lists the Nodes.
     async fn ids_of_nodes(&self) -> Result<Vec<Box<str>>> {
         let id = |provider_id: &str| ocid(provider_id).ok().map(Into::into);
@@ -61,9 +73,15 @@ impl LoadBalancers {
     async fn subnets_of_nodes(&self) -> Result<(Vec<Arc<Subnet>>, bool)> {
         let ids = self.ids_of_nodes().await?;
         if ids.iter().any(|id| !self.node_subnets.lock().contains_key(id)) {
-            let list = self.instances.snapshot(Priority::Ordinary).await?;
-            let subnet = |id: &str| Some((id.into(), list.by_id(id)?.subnet.clone()?));
-            self.node_subnets.lock().extend(ids.iter().filter_map(|id| subnet(id)));
+            match self.instances.snapshot(Priority::Ordinary).await {
+                Ok(list) => {
+                    let subnet = |id: &str| Some((id.into(), list.by_id(id)?.subnet.clone()?));
+                    self.node_subnets.lock().extend(ids.iter().filter_map(|id| subnet(id)));
+                }
+                // A subnet was deleted, and the list needs it: instances are read one by one.
+                Err(error) if error.is_not_found() => tracing::warn!(%error, "instances cannot be listed"),
+                Err(error) => return Err(error),
+            }
         }
         // The list is that of one compartment: an instance of another one is read by its OCID.
         let missing: Vec<_> = ids.iter().filter(|id| !self.node_subnets.lock().contains_key(*id)).collect();
@@ -115,7 +133,11 @@ impl LoadBalancers {
     ) -> Result<Places> {
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let ids = settings.get("subnetIds").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let balancer = self.subnets(ids.chain(settings.text("subnetId"))).await?;
+        let ids = ids.chain(settings.text("subnetId"));
+        let balancer = match spec {
+            Some(_) => self.subnets(ids).await?,
+            None => self.remaining_subnets(ids).await?,
+        };
         let is_all = mode == SecurityMode::All;
         let (nodes, is_complete) = if is_all { self.subnets_of_nodes().await? } else { (Vec::new(), true) };
         let health: Vec<u16> = graph.resources.iter().filter_map(|(_, it)| it.number("healthChecker.port")).collect();
@@ -293,9 +315,9 @@ impl LoadBalancers {
         let settings = balancer_settings(&balancer(spec, &facts)).set(RULES, spec.mode.name());
         let mut graph = ResourceGraph::default().balancer(settings);
         let has_tls = spec.ports.iter().any(|port| port.is_tls);
-        for secret in [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls) {
-            let certificate = self.certificates.read(secret).await?;
-            graph = graph.resource(objects::certificate(&secret.1), certificate.settings());
+        let secrets = [&spec.tls_secret, &spec.tls_backend_secret].into_iter().flatten().filter(|_| has_tls);
+        for (secret, settings) in self.certificates.of_service(input.request.service, secrets).await? {
+            graph = graph.resource(objects::certificate(secret), settings);
         }
         for (name, set) in spec.rule_sets.iter().flatten() {
             graph = graph.resource(objects::rule_set(name), objects::rule_set_settings(set));

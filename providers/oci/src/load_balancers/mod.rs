@@ -2,7 +2,7 @@
 
 mod adopted;
 mod apply;
-mod certificates;
+pub(crate) mod certificates;
 mod create;
 mod desired;
 mod fit;
@@ -98,6 +98,11 @@ impl LoadBalancers {
         }
     }
 
+    /// Returns the certificates of Services, which are followed in the background.
+    pub(crate) fn certificates(&self) -> Certificates {
+        self.certificates.clone()
+    }
+
     /// Returns the load balancers with the credential of the Service's ServiceAccount, if the Service names one.
     fn of_account(&self, service: &Service) -> Result<Option<Arc<Self>>> {
         let (Some(name), Some(api)) = (WORKLOAD_ACCOUNT.text_on(service), &self.api_of_account) else {
@@ -112,6 +117,7 @@ impl LoadBalancers {
         let own = Self {
             work: Arc::clone(&self.work),
             deduplicator: Arc::clone(&self.deduplicator),
+            certificates: self.certificates.clone(),
             ..Self::new(api(account)?, self.instances.clone(), self.cluster.clone(), None)
         };
         Ok(Some(Arc::clone(accounts.entry((namespace, name.to_owned())).or_insert(Arc::new(own)))))

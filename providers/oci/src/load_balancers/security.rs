@@ -207,19 +207,27 @@ impl SecurityLists {
         Ok(cached.get(AGE, read).await?.0)
     }
 
-    /// Returns the security list that is edited of a subnet: the configured one if it is attached, else the oldest.
-    async fn list(&self, subnet: &Subnet) -> Result<String> {
+    /// Returns the security list that is edited of a subnet: the configured one if it is attached, else the oldest. `None` if
+    /// the subnet has none, or if all of them were deleted.
+    async fn existing_list(&self, subnet: &Subnet) -> Result<Option<String>> {
         let configured = self.api.config.security_lists.get(&subnet.id);
         if let Some(list) = configured.filter(|it| subnet.security_list_ids.contains(it)) {
-            return Ok(list.clone());
+            return Ok(Some(list.clone()));
         }
         if let [only] = &subnet.security_list_ids[..] {
-            return Ok(only.clone());
+            return Ok(Some(only.clone()));
         }
-        let read =
-            async |id: &String| Ok::<_, Error>((self.document(id).await?["timeCreated"].to_string(), id.clone()));
-        let oldest = try_join_all(subnet.security_list_ids.iter().map(read)).await?.into_iter().min();
-        oldest.map(|(_, list)| list).ok_or_else(|| {
+        let read = async |id: &String| match self.document(id).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            document => Ok::<_, Error>(Some((document?["timeCreated"].to_string(), id.clone()))),
+        };
+        let oldest = try_join_all(subnet.security_list_ids.iter().map(read)).await?.into_iter().flatten().min();
+        Ok(oldest.map(|(_, list)| list))
+    }
+
+    /// Returns the security list that rules of a subnet are written to.
+    async fn list(&self, subnet: &Subnet) -> Result<String> {
+        self.existing_list(subnet).await?.ok_or_else(|| {
             Error::invalid(format!(
                 "subnet {} has no security list; use security-rule-management-mode NSG or None",
                 subnet.id
@@ -264,12 +272,14 @@ impl SecurityLists {
     pub(crate) async fn observed(&self, places: &Places) -> Result<BTreeSet<Rule>> {
         let mut lists: BTreeMap<String, [BTreeSet<u16>; 2]> = BTreeMap::new();
         for subnet in &places.balancer {
-            let [ingress, egress] = lists.entry(self.list(subnet).await?).or_default();
+            let Some(list) = self.existing_list(subnet).await? else { continue };
+            let [ingress, egress] = lists.entry(list).or_default();
             ingress.extend(&places.listeners);
             egress.extend(places.node_ports.union(&places.health_ports));
         }
         for subnet in &places.nodes {
-            lists.entry(self.list(subnet).await?).or_default()[0].extend(places.node_ports.union(&places.health_ports));
+            let Some(list) = self.existing_list(subnet).await? else { continue };
+            lists.entry(list).or_default()[0].extend(places.node_ports.union(&places.health_ports));
         }
         let mut rules = BTreeSet::new();
         for (list, [ingress, egress]) in lists {

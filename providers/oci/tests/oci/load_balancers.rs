@@ -227,6 +227,28 @@ async fn certificate_is_rotated_under_a_new_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn service_is_synced_when_the_certificate_of_its_secret_is_renewed() {
+    let harness = Harness::new();
+    let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+    harness.set_certificate(&pem("AAEC"));
+    let provider = harness.started().await;
+    let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+    let mut web = service(&[(&ports, "80"), (&secret, "web-tls")], json!({}));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.cluster.set_services([web.clone()]);
+    let synced = async || {
+        tokio::time::sleep(std::time::Duration::from_secs(310)).await;
+        let patches = harness.patches();
+        patches.iter().filter(|(path, _)| path == "/api/v1/namespaces/default/services/web/status").count()
+    };
+    assert_eq!(synced().await, 0);
+    harness.set_certificate(&pem("AAED"));
+    assert_eq!(synced().await, 1);
+    harness.ensure(&provider, &mut web).await.unwrap();
+    assert_eq!(synced().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn grpc_listener_with_certificates_by_ocid_has_the_suite_of_http2() {
     let harness = Harness::new();
     let provider = harness.started().await;

@@ -148,16 +148,49 @@ async fn policy_for_one_kind_is_enough_if_no_service_has_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the deletion still needs a subnet or list that no longer exists"]
-async fn service_is_deleted_although_the_security_list_and_subnet_of_nodes_no_longer_exist() {
-    let harness = Harness::new();
-    let mut web = service(&[], json!({}));
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    for id in [NODE_SUBNET, "ocid1.securitylist.oc1.phx.nodes"] {
-        harness.fake.lock().objects.remove(id);
+async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist() {
+    let [nodes, balancers] = ["nodes", "balancers"].map(|it| format!("ocid1.securitylist.oc1.phx.{it}"));
+    let missing: [&[&str]; 4] = [&[NODE_SUBNET, &nodes], &[&nodes], &[oci_fake::LB_SUBNET, &balancers], &[&balancers]];
+    for missing in missing {
+        let harness = Harness::new();
+        let mut web = service(&[], json!({}));
+        harness.ensure(&harness.started().await, &mut web).await.unwrap();
+        for id in missing {
+            assert!(harness.fake.lock().objects.remove(*id).is_some(), "{id}");
+        }
+        let provider = harness.started().await;
+        harness.delete(&provider, &web).await.unwrap();
+        assert_eq!(harness.fake.lock().all("loadbalancer").count(), 0, "{missing:?}");
+        for list in ["nodes", "balancers"].into_iter().filter(|list| !missing.iter().any(|it| it.ends_with(list))) {
+            assert_eq!(rules(&harness, list, "ingress"), [""; 0], "{missing:?}");
+        }
     }
-    let provider = harness.started().await;
-    harness.delete(&provider, &web).await.unwrap();
-    assert_eq!(harness.fake.lock().all("loadbalancer").count(), 0);
-    assert_eq!(rules(&harness, "balancers", "ingress"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_a_user_gave_a_backend_stay_when_a_node_joins() {
+    for (kind, settings) in [
+        ("lb", json!({"weight": 3, "drain": true, "maxConnections": 256})),
+        ("nlb", json!({"weight": 3, "isDrain": true})),
+    ] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let mut web = service(&[(KIND, kind), (MODE, "None")], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let object = if kind == "lb" { "loadbalancer" } else { "networkloadbalancer" };
+        let id = harness.balancer(object)["id"].as_str().unwrap().to_owned();
+        let changed = {
+            let mut cloud = harness.fake.lock();
+            let backend = &mut cloud.objects.get_mut(&id).unwrap()["backendSets"]["TCP-80"]["backends"][0];
+            settings.as_object().unwrap().iter().for_each(|(key, value)| backend[key] = value.clone());
+            backend["ipAddress"].clone()
+        };
+        harness.add_node("worker-3");
+        update(&harness, &provider, &web).await;
+        let backends = harness.balancer(object)["backendSets"]["TCP-80"]["backends"].clone();
+        let backends = backends.as_array().unwrap();
+        assert_eq!(backends.len(), 3, "{kind}");
+        let kept = backends.iter().find(|it| it["ipAddress"] == changed).unwrap();
+        settings.as_object().unwrap().iter().for_each(|(key, value)| assert_eq!(kept[key], *value, "{kind} {key}"));
+    }
 }
