@@ -264,20 +264,43 @@ impl Work<'_> {
     }
 
     async fn update(&self, settings: &Attributes, changes: &[Difference]) -> Made {
-        let changed = |key: &str| changes.iter().find(|it| it.key == key);
-        if let Some(subnets) = changed("Subnets") {
-            self.set_subnets(settings, subnets).await?;
+        // A setting that the cloud refuses does not keep the others from being changed.
+        let made = [
+            self.update_subnets(settings, changes).await,
+            self.update_address_type(settings, changes).await,
+            self.update_security_groups(settings, changes).await,
+            self.set_tags(None, &changed_tags(changes)).await.map(|_| None),
+            self.update_attributes(settings, changes).await,
+        ];
+        made.into_iter().collect::<Result<Vec<_>>>().map(|_| None)
+    }
+
+    async fn update_subnets(&self, settings: &Attributes, changes: &[Difference]) -> Made {
+        match changes.iter().find(|change| change.key == "Subnets") {
+            Some(subnets) => self.set_subnets(settings, subnets).await,
+            None => Ok(None),
         }
-        if changed("IpAddressType").is_some() {
-            self.send(self.query("SetIpAddressType").set("IpAddressType", settings.get("IpAddressType"))).await?;
+    }
+
+    async fn update_address_type(&self, settings: &Attributes, changes: &[Difference]) -> Made {
+        if !changes.iter().any(|change| change.key == "IpAddressType") {
+            return Ok(None);
         }
-        if changed("SecurityGroups").is_some() {
-            let action = if self.kind == NETWORK { "SetSecurityGroups" } else { "ApplySecurityGroupsToLoadBalancer" };
-            self.send(self.query(action).set("SecurityGroups", self.group_ids(settings))).await?;
-            self.cloud.note_use(self.id).await;
+        self.send(self.query("SetIpAddressType").set("IpAddressType", settings.get("IpAddressType"))).await
+    }
+
+    async fn update_security_groups(&self, settings: &Attributes, changes: &[Difference]) -> Made {
+        if !changes.iter().any(|change| change.key == "SecurityGroups") {
+            return Ok(None);
         }
-        self.set_tags(None, &changed_tags(changes)).await?;
-        if !changes.iter().any(|it| is_attribute(&it.key)) {
+        let action = if self.kind == NETWORK { "SetSecurityGroups" } else { "ApplySecurityGroupsToLoadBalancer" };
+        let made = self.send(self.query(action).set("SecurityGroups", self.group_ids(settings))).await?;
+        self.cloud.note_use(self.id).await;
+        Ok(made)
+    }
+
+    async fn update_attributes(&self, settings: &Attributes, changes: &[Difference]) -> Made {
+        if !changes.iter().any(|change| is_attribute(&change.key)) {
             return Ok(None);
         }
         let (query, stated) = (self.query("ModifyLoadBalancerAttributes"), settings.clone().matching(is_attribute));

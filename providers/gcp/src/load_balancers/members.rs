@@ -31,7 +31,10 @@ impl Session<'_> {
             Err(refused) if refused.is_not_found() || refused.is_invalid() => refused,
             outcome => return outcome,
         };
-        let existing = self.existing(targets, refused).await?;
+        let existing = self.existing(targets, &refused).await?;
+        if existing.is_empty() {
+            return Err(refused);
+        }
         let operation = self.begin_pool(kind, name, settings, &existing).await?;
         self.leave_out(targets.without(&existing));
         Ok(operation)
@@ -56,18 +59,18 @@ impl Session<'_> {
         self.cloud.api.begin(call).await
     }
 
-    /// Returns the targets whose instances exist.
+    /// Returns the targets whose instances exist; there may be none.
     ///
     /// # Errors
     /// The refusal of the targets, if it has another reason than an instance that does not exist.
-    async fn existing(&self, targets: &Targets, refused: Error) -> Result<Targets> {
+    async fn existing(&self, targets: &Targets, refused: &Error) -> Result<Targets> {
         let known = Machines::ids(self.cloud.instances.source()).await?;
         let known: BTreeSet<_> = known.iter().filter_map(super::target).collect();
         let existing: Targets = targets.iter().filter(|target| known.contains(*target)).collect();
         // A group is written for several Services at a time: the instance may be a target of another one.
         let is_of_others = refused.is_not_found() && existing.len() == targets.len();
         let is_about_one = is_of_others || existing.len() < targets.len();
-        if is_about_one && !existing.is_empty() { Ok(existing) } else { Err(refused) }
+        if is_about_one { Ok(existing) } else { Err(refused.clone()) }
     }
 
     /// Returns the request for a new pool with these targets: a target pool takes the first of them, a backend service all.
@@ -109,8 +112,11 @@ impl Session<'_> {
             outcome => return outcome,
         };
         // The Node of an instance that does not exist must not keep others from being served.
-        let existing = self.existing(&rest, refused).await?;
+        let existing = self.existing(&rest, &refused).await?;
         self.leave_out(rest.without(&existing));
+        if existing.is_empty() {
+            return Ok(());
+        }
         self.add_all(pool, &existing).await
     }
 

@@ -24,8 +24,8 @@ pub(super) const POOL: &str = "main";
 pub(super) const NETWORK: &str = "network";
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CERTIFICATES: &str = "http.certificates";
-/// Setting with the present location of a load balancer. Its name differs from those of the settings that choose the
-/// location at creation, so that a plan does not overwrite these.
+/// Setting with the present location of a load balancer, beside the settings that choose the location at creation: the
+/// desired state overwrites these.
 pub(super) const LOCATION: &str = "current_location";
 pub(super) const NETWORK_ZONE: &str = "current_network_zone";
 
@@ -271,6 +271,8 @@ impl LoadBalancer {
         let balancer = BalancerSettings(json!({
             "name": self.name,
             "type": self.load_balancer_type.name,
+            "location": self.location.name,
+            "network_zone": self.location.network_zone,
             LOCATION: self.location.name,
             NETWORK_ZONE: self.location.network_zone,
             "algorithm": self.algorithm.r#type,

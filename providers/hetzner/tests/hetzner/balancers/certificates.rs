@@ -34,8 +34,6 @@ async fn a_certificate_is_named_by_its_id_or_its_name() {
         (vec![two], 2),
         "what was uploaded is nobody's to delete"
     );
-    // The first sync may read the load balancer once more.
-    scene.ensure().await;
     scene.fake.forget_requests();
     scene.ensure().await;
     assert_eq!(scene.fake.requests().len(), 0, "names are looked up once in a while for all");
