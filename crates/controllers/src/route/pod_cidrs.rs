@@ -69,7 +69,7 @@ impl RefusedCidrs {
             let refusal = alone(range.net, cluster_cidrs, nodes.len(), &usual).or_else(|| accepted.overlap(*range));
             match refusal {
                 Some(refusal) => {
-                    _ = refused.insert((range.node.name.clone(), Destination::Network(range.net)), refusal)
+                    refused.insert((range.node.name.clone(), Destination::Network(range.net)), refusal);
                 }
                 None => accepted.add(*range),
             }

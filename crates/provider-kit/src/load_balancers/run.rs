@@ -95,10 +95,10 @@ impl Run<'_> {
                 cloud.report(Notice::Moved { service: request.service, from: &from, to: &to });
             }
             Report::Replacing { from, changes, interrupts } => {
-                self.warn(LoadBalancerWarning::Replacing { text: surplus::replacing(&from, &changes, interrupts) });
+                self.warn(&LoadBalancerWarning::Replacing { text: surplus::replacing(&from, &changes, interrupts) });
             }
             Report::Twin { twin, kept } => {
-                self.warn(LoadBalancerWarning::Twin { text: surplus::stays(&twin, &kept) });
+                self.warn(&LoadBalancerWarning::Twin { text: surplus::stays(&twin, &kept) });
             }
             Report::Superseded(left) => {
                 let ids: Vec<&str> = left.iter().map(|actual| &*actual.id).collect();
@@ -111,10 +111,10 @@ impl Run<'_> {
     }
 
     /// Reports a warning that was not reported yet in this run of the process.
-    fn warn(&self, warning: LoadBalancerWarning) {
+    fn warn(&self, warning: &LoadBalancerWarning) {
         if self.balancers.warned.is_new(self.identity.uid(), warning.text()) {
             tracing::warn!(service = full_name(self.request.service), "{}", warning.text());
-            self.request.callbacks.warn(&warning);
+            self.request.callbacks.warn(warning);
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Removes secrets from a text, because a cloud may repeat what it was sent.
     pub(super) fn redact(&self, text: String) -> String {
-        let text = redact::signatures(redact(text, &self.call.hidden));
+        let text = redact::signatures(&redact(text, &self.call.hidden));
         let text = match &self.access {
             Some(access) => access.redact(text),
             None => text,

@@ -210,7 +210,8 @@ mod tests {
         let connections = connections(4, 2, 2);
         let held = [busy(&connections, "127.0.0.1"), busy(&connections, "127.0.0.2")];
         let beyond: Vec<_> = (0..CONNECTIONS_OF_PROBES).map(|_| busy(&connections, "127.0.0.3")).collect();
-        let probe = connections.admit(client("127.0.0.1")).ok().expect("the kubelet's connection");
+        let probe =
+            connections.admit(client("127.0.0.1")).unwrap_or_else(|limit| panic!("a probe was refused: {limit:?}"));
         let is_evicted = |(admitted, _): &(Admitted, _)| admitted.evicted.is_cancelled();
         assert!(is_evicted(&beyond[0]) && !beyond[1..].iter().any(is_evicted), "the oldest makes room");
         assert!(!held.iter().any(is_evicted));

@@ -84,7 +84,7 @@ pub(crate) fn check_classic(body: &Value) -> Result<(), Refused> {
 /// Checks the parameters of a request to NLB.
 pub(crate) fn check_network(body: &Value) -> Result<(), Refused> {
     for (key, most) in LENGTHS {
-        check(array(&body[key]).count() <= most, "IllegalParam", &format!("{key}: at most {most}"))?;
+        check(array(&body[key]).count() <= most, "IllegalParam", format!("{key}: at most {most}"))?;
     }
     check_values(body, NETWORK_NUMBERS, NETWORK_WORDS)
 }
@@ -96,11 +96,11 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
             for (key, value) in fields {
                 if let (Some((_, from, to)), Some(found)) = (numbers.iter().find(|it| it.0 == key), number(value)) {
                     let is_inside = (*from..=*to).contains(&found);
-                    check(is_inside, "InvalidParameter", &format!("{key}: {from} to {to}"))?;
+                    check(is_inside, "InvalidParameter", format!("{key}: {from} to {to}"))?;
                 }
                 if let (Some((_, words)), Some(word)) = (words.iter().find(|it| it.0 == key), value.as_str()) {
                     let is_known = words.iter().any(|it| it.eq_ignore_ascii_case(word));
-                    check(is_known, "InvalidParameter", &format!("{key}: {word}"))?;
+                    check(is_known, "InvalidParameter", format!("{key}: {word}"))?;
                 }
                 check_values(value, numbers, words)?;
             }

@@ -50,7 +50,7 @@ impl World {
                 || rule["ipProtocol"] == "tcp" && (number(&rule["fromPort"])..=number(&rule["toPort"])).contains(&port)
         };
         let has_group = |rule: &&Value| array(&balancer["SecurityGroups"]).any(|id| *id == rule["groupId"]);
-        if rules.iter().filter(is_open).any(|rule| has_group(&rule)) {
+        if rules.iter().filter(is_open).any(has_group) {
             return true;
         }
         let subnets = self.all("subnet").iter();

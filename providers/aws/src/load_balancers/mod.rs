@@ -234,7 +234,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let subnets = choose(&all, &wanted, cluster)?;
         let ids: Vec<_> = subnets.iter().map(|it| it.subnet_id.clone()).collect();
         spec.check_addresses(&ids)?;
-        let (ids, addresses) = spec.by_subnet(ids);
+        let (ids, addresses) = spec.by_subnet(&ids);
         graph = admit(graph, &subnets);
         if is_managed {
             let rules = Attributes::default().set(RULES, texts(&balancer_rules(spec)));

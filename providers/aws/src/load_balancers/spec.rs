@@ -180,7 +180,7 @@ impl Spec {
 
     /// Returns the subnets in order of their IDs, and the addresses in the same order. The addresses of the annotation are in the
     /// order of the subnets.
-    pub(super) fn by_subnet(&self, ids: Vec<String>) -> (Vec<String>, Vec<(&'static str, Value)>) {
+    pub(super) fn by_subnet(&self, ids: &[String]) -> (Vec<String>, Vec<(&'static str, Value)>) {
         let mut order: Vec<usize> = (0..ids.len()).collect();
         order.sort_by(|one, other| ids[*one].cmp(&ids[*other]));
         let sorted = |field: &'static str| {

@@ -135,20 +135,17 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
         json!({"ports": [{"port": 80, "nodePort": 30080, "name": "a"}, {"port": 443, "nodePort": 30443, "name": "b"}]});
     let status = harness.ensure(&provider, &service("a", "type=nlb", &ports)).await.unwrap();
     assert_eq!(status.ingress.map(|it| it.len()), Some(1), "the address is published");
-    let cloud = harness.fake.lock();
-    assert_eq!(cloud.all("listener").len(), 2);
-    for group in cloud.all("target-group") {
-        assert_eq!(group["_targets"].as_array().map(Vec::len), Some(1), "{group}");
-    }
-    drop(cloud);
+    let targets = || -> Vec<usize> {
+        let cloud = harness.fake.lock();
+        cloud.all("target-group").iter().map(|group| group["_targets"].as_array().map_or(0, Vec::len)).collect()
+    };
+    assert_eq!((harness.fake.lock().all("listener").len(), targets()), (2, vec![1, 1]));
     let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
     assert_eq!(events.iter().filter(|it| it.starts_with("TargetRefused")).count(), 1, "{events:?}");
     // After its start, the instance is a target with the next sync, of targets as well.
     harness.change_instances(|it| it["instanceState"] = json!({"code": 16, "name": "running"}));
     harness.update_targets(&provider, &service("a", "type=nlb", &ports)).await.unwrap();
-    for group in harness.fake.lock().all("target-group") {
-        assert_eq!(group["_targets"].as_array().map(Vec::len), Some(2), "{group}");
-    }
+    assert_eq!(targets(), [2, 2]);
 }
 
 #[tokio::test(start_paused = true)]

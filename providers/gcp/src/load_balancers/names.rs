@@ -133,7 +133,7 @@ pub(super) fn traffic(firewall: String) -> ResourceKey {
 
 /// Returns the resource that a firewall which denies is: created after those that allow, and deleted before them.
 pub(super) fn denial(firewall: String) -> ResourceKey {
-    ResourceKey::CreatedAfter(Auxiliary { rank: 1, kind: FIREWALL.word.into(), name: firewall.into() })
+    ResourceKey::CreatedAfter(Auxiliary { rank: 1, kind: FIREWALL.word.into(), name: firewall })
 }
 
 /// Returns the resource that a held address is.

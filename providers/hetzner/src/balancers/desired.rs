@@ -90,7 +90,9 @@ impl ServiceSpec {
 /// *Invalid*, in that case.
 pub(super) fn check_reachable(wanted: &ResourceGraph, observed: Option<&ResourceGraph>) -> Result<()> {
     let is_private = |graph: &ResourceGraph| {
-        graph.balancer_attributes().is_some_and(|it| it.get("public").and_then(|it| it.as_bool()) == Some(false))
+        graph
+            .balancer_attributes()
+            .is_some_and(|it| it.get("public").and_then(serde_json::Value::as_bool) == Some(false))
     };
     let has_network = |graph: &ResourceGraph| graph.resources.keys().any(|resource| resource.is_of_kind(NETWORK));
     if !is_private(wanted) || has_network(wanted) || observed.is_some_and(has_network) {

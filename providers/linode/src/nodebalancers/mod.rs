@@ -203,7 +203,7 @@ impl NodeBalancers {
         let settings = graph.balancer_attributes();
         let first = settings.and_then(|it| it.number::<u64>("firewall_id"));
         let attached = settings.and_then(|it| it.get(ATTACHED)).and_then(|ids| ids.as_array());
-        let mut attached: Vec<u64> = attached.into_iter().flatten().filter_map(|id| id.as_u64()).collect();
+        let mut attached: Vec<u64> = attached.into_iter().flatten().filter_map(serde_json::Value::as_u64).collect();
         attached.extend(first);
         if let Some(wanted) = spec.firewall_id.filter(|id| attached.contains(id)) {
             self.named_firewalls.lock().insert(observed.id.clone(), wanted);

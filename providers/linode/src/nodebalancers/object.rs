@@ -165,7 +165,7 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     let name = || shown(service).iter().find_map(|it| it.hostname.clone());
     let ip = || ip().or_else(|| named_address(&name()?).map(|ip| ip.to_string()));
     let subnet = key::FRONTEND_SUBNET_ID.text_on(service).and_then(|text| text.trim().parse().ok());
-    requested.or_else(|| ip().map(|ip| in_subnet(ip, subnet))).or_else(name)
+    requested.or_else(|| ip().map(|ip| in_subnet(&ip, subnet))).or_else(name)
 }
 
 /// Returns the addresses that the Service shows.
@@ -174,8 +174,8 @@ pub(crate) fn shown_addresses(service: &Service) -> Vec<String> {
 }
 
 /// Returns the legacy owner tag of a NodeBalancer with this address. In VPCs, several can have one address.
-fn in_subnet(ip: String, subnet: Option<u64>) -> String {
-    subnet.map_or_else(|| ip.clone(), |subnet| format!("{ip} in subnet {subnet}"))
+fn in_subnet(ip: &str, subnet: Option<u64>) -> String {
+    subnet.map_or_else(|| ip.to_owned(), |subnet| format!("{ip} in subnet {subnet}"))
 }
 
 /// Returns the address in `203-0-113-9.ip.linodeusercontent.com`.
@@ -196,7 +196,7 @@ impl NodeBalancer {
     pub(crate) fn is_found_by(&self, legacy_owner: &str) -> bool {
         let is_it = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
         is_it(&self.ipv4)
-            || is_it(&self.ipv4.clone().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)))
+            || is_it(&self.ipv4.as_deref().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)))
             || self.ipv6_address().as_deref() == Some(legacy_owner)
             || is_it(&self.hostname)
             || legacy_owner == format!("ID {}", self.id)
@@ -217,7 +217,7 @@ impl NodeBalancer {
             name: self.label.unwrap_or_default(),
             owner_tags,
             labels: self.tags.into_iter().map(|tag| (tag, String::new())).collect(),
-            legacy_owner: self.ipv4.map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
+            legacy_owner: self.ipv4.as_deref().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
             ..ObservedLoadBalancer::default()
         }
     }

@@ -245,7 +245,7 @@ fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
             let found = world.matching("instance", |it| it["InstanceId"] == id);
             let Some(found) = found.first() else { return refuse("InvalidParameter", format!("{id} does not exist.")) };
             let is_near = found["VirtualPrivateCloud"]["VpcId"] == VPC;
-            check(is_near, "InvalidParameterValue", &format!("{id} is not in the VPC of the load balancer."))?;
+            check(is_near, "InvalidParameterValue", format!("{id} is not in the VPC of the load balancer."))?;
             json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
         }
         None => json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]}),

@@ -83,7 +83,7 @@ pub(crate) fn check_request(action: &str, body: &Value) -> Result<(), Refused> {
     for filter in array(&body["Filters"]) {
         let name = text(&filter["Name"]);
         let is_known = FILTERS.contains(&name) || name.starts_with("tag:");
-        check(is_known, "InvalidFilter", &format!("there is no filter {name}"))?;
+        check(is_known, "InvalidFilter", format!("there is no filter {name}"))?;
         let is_few = array(&filter["Values"]).count() <= 100;
         check(is_few, "InvalidParameterValue.Length", "Values of a filter: at most 100")?;
     }
@@ -139,7 +139,7 @@ fn check_values(it: &Value) -> Result<(), Refused> {
                     check((*from..=*to).contains(&number), "InvalidParameterValue.Range", &text)?;
                 }
                 if let (Some((_, words)), Some(word)) = (WORDS.iter().find(|(name, _)| name == key), value.as_str()) {
-                    check(words.contains(&word), "InvalidParameterValue", &format!("{key}: {word}"))?;
+                    check(words.contains(&word), "InvalidParameterValue", format!("{key}: {word}"))?;
                 }
                 check_values(value)?;
             }

@@ -232,10 +232,10 @@ async fn settings_of_the_creation_that_change_later_are_told() {
     scene.service("web").spec.as_mut().unwrap().load_balancer_ip = Some("172.24.9.9".into());
     let other = scene.fake.add_network("other", "10.7.0.0/16").subnet;
     scene.annotate("web", "subnet-id", &other);
-    assert_eq!(scene.ensure("web").await, [address.clone()]);
+    assert_eq!(scene.ensure("web").await, std::slice::from_ref(&address));
     let events = scene.events();
     for told in
-        [format!("spec.loadBalancerIP: \"172.24.9.9\" has no effect"), format!("subnet-id: {other:?} has no effect")]
+        ["spec.loadBalancerIP: \"172.24.9.9\" has no effect".to_owned(), format!("subnet-id: {other:?} has no effect")]
     {
         assert_eq!(count(&events, &told), 1, "{events:?}");
     }
