@@ -98,7 +98,7 @@ pub enum LoadBalancerWarning {
     },
     /// A second load balancer carries the Service's owner tags. It stays.
     Twin {
-        /// Both load balancers, and what to do.
+        /// The two load balancers, and what to do.
         text: String,
     },
 }

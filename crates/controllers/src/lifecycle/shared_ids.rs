@@ -8,7 +8,7 @@ use cloud_provider::Node;
 /// A Node whose provider ID an older Node has, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedId {
-    /// The younger Node.
+    /// The Node that is younger.
     pub(super) node: Arc<Node>,
     /// The name of the older Node.
     pub(super) older: Box<str>,

@@ -107,7 +107,7 @@ pub enum Decision {
 pub enum NewRoute {
     /// The route is created.
     Allowed,
-    /// The Node [waits].
+    /// The route is created later, because the Node [waits].
     Deferred,
     /// The Pod CIDR is [refused](super::pod_cidrs::RefusedCidrs).
     Refused,
