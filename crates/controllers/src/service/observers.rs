@@ -81,6 +81,23 @@ pub(super) struct Published {
     pub(super) annotations: Annotations,
 }
 
+impl Published {
+    /// Returns the Service as it is after this was written to it, so that a later write contains only what differs.
+    pub(super) fn written_to(&self, service: &Service) -> Service {
+        let mut written = service.clone();
+        let annotations = written.metadata.annotations.get_or_insert_default();
+        for (key, value) in &self.annotations {
+            match value {
+                Some(value) => _ = annotations.insert((*key).to_owned(), value.clone()),
+                None => _ = annotations.remove(*key),
+            }
+        }
+        let status = written.status.get_or_insert_default();
+        status.load_balancer.get_or_insert_default().ingress = Some(self.ingress.clone());
+        written
+    }
+}
+
 impl<'a> EnsureEvents<'a> {
     pub(super) fn new(
         controller: &'a ServiceController,

@@ -178,13 +178,15 @@ impl ServiceController {
                 if published.as_ref() == Some(&wanted) {
                     return Ok(());
                 }
-                self.write_status(key, service, &wanted.ingress, &wanted.annotations).await
+                let written = published.map(|published| published.written_to(service));
+                self.write_status(key, written.as_ref().unwrap_or(service), &wanted.ingress, &wanted.annotations).await
             }
             Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
             Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
             Err(error) => {
+                let written = published.as_ref().map(|published| published.written_to(service));
                 if published.is_none_or(|published| published.annotations != annotations) {
-                    self.annotate(key, service, &annotations).await;
+                    self.annotate(key, written.as_ref().unwrap_or(service), &annotations).await;
                 }
                 Err(error.context(FAILED_TO_ENSURE))
             }

@@ -128,7 +128,8 @@ const GCP_BOOLS: [ProviderFlag; 6] = flags(
 const GCP_TENANTS: [ProviderFlag; 1] = flags(GCP, Kind::Bool, NO_TENANTS, ["enable-gke-tenant-controller"]);
 const GCP_SUBNETS: [ProviderFlag; 2] =
     flags(GCP, Kind::Bool, ONE_SUBNET, ["enable-multi-subnet-cluster", "enable-multi-networking"]);
-const GCP_TEXTS: [ProviderFlag; 1] = flags(GCP, Kind::Text, Effect::Read, ["cloud-provider-gce-lb-src-cidrs"]);
+const GCP_TEXTS: [ProviderFlag; 2] =
+    flags(GCP, Kind::Text, Effect::Read, ["cloud-provider-gce-lb-src-cidrs", "cloud-provider-gce-lb-ipv6-src-cidrs"]);
 const GCP_L7_TEXTS: [ProviderFlag; 1] = flags(GCP, Kind::Text, NO_L7, ["cloud-provider-gce-l7lb-src-cidrs"]);
 const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, Effect::Read, ["service-cluster-ip-range"]);
 const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, Effect::Read, ["node-cidr-mask-size"]);

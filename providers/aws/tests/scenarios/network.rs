@@ -139,7 +139,8 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
         let cloud = harness.fake.lock();
         cloud.all("target-group").iter().map(|group| group["_targets"].as_array().map_or(0, Vec::len)).collect()
     };
-    assert_eq!((harness.fake.lock().all("listener").len(), targets()), (2, vec![1, 1]));
+    let listeners = harness.fake.lock().all("listener").len();
+    assert_eq!((listeners, targets()), (2, vec![1, 1]));
     let events: Vec<_> = harness.cluster.take_events().iter().map(ToString::to_string).collect();
     assert_eq!(events.iter().filter(|it| it.starts_with("TargetRefused")).count(), 1, "{events:?}");
     // After its start, the instance is a target with the next sync, of targets as well.

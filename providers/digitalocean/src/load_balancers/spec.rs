@@ -103,7 +103,10 @@ impl Spec {
         annotations.get(&key::NAME);
         annotations.get(&key::DISOWN);
         annotations.get(&key::FIREWALL_MANAGED);
+        // Both together are a mistake, which is enough.
+        let passes_tls = annotations.get(&key::TLS_PASSTHROUGH) == Some(true);
         if certificate.is_some()
+            && !passes_tls
             && kind == LoadBalancerType::Regional
             && !load_balancer.forwarding_rules.iter().any(ForwardingRule::ends_tls)
         {
