@@ -66,6 +66,7 @@ macro_rules! conformance {
             services_are_deleted_after_their_machines
             twins_of_load_balancers_stay_and_are_reported
             settings_of_the_creation_that_change_are_done_or_refused
+            tags_of_users_never_touch_owner_tags
             unowned_load_balancers_are_adopted_or_refused
             moved_services_stay_reachable_and_leave_nothing_behind
             drift_is_repaired_at_the_next_sync

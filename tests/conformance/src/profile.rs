@@ -157,6 +157,12 @@ pub trait CloudProfile: Send + Sync + 'static {
         None
     }
 
+    /// Returns the patch of a Service whose annotation asks for this tag on its load balancer; `None` if the cloud has no
+    /// such annotation.
+    fn tag_of_a_user(&self, _key: &str, _value: &str) -> Option<Value> {
+        None
+    }
+
     /// Prepares a new fake for this number of machines, which are targets of many load balancers: limits, the length of
     /// pages.
     fn prepare(&mut self, _machines: usize) {}

@@ -378,6 +378,10 @@ impl CloudProfile for AwsCloud {
         Some(json!({"metadata": {"annotations": Self::annotations(other)}}))
     }
 
+    fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
+        let annotation = "service.beta.kubernetes.io/aws-load-balancer-additional-resource-tags";
+        Some(json!({"metadata": {"annotations": {annotation: format!("team=web,{key}={value}")}}}))
+    }
     fn setting_of_the_creation(&self) -> Option<Value> {
         let key = "service.beta.kubernetes.io/aws-load-balancer-internal";
         Some(json!({"metadata": {"annotations": {key: "true"}}}))

@@ -162,6 +162,11 @@ impl CloudProfile for AzureCloud {
     fn name(&self) -> &'static str {
         NAME
     }
+    fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
+        let annotation = "service.beta.kubernetes.io/azure-pip-tags";
+        let tag = format!("{}={value}", key.replace('/', "-"));
+        Some(json!({"metadata": {"annotations": {annotation: format!("team=web,{tag}")}}}))
+    }
     /// A subscription is in the path of each request: there is no other one that a credential could show instead.
     fn capabilities(&self) -> Capabilities {
         Capabilities { routes: true, accounts: false }

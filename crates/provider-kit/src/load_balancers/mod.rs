@@ -151,5 +151,5 @@ pub use ports::{ServicePort, each_port, service_ports};
 pub use refused::without_refused;
 pub use resource::{Field, Resource, filled};
 pub use sorted_map::SortedMap;
-pub use tags::{TagRecord, changed_tags, tag_key};
+pub use tags::{ReservedTags, TagRecord, changed_tags, tag_key};
 pub use targets::{TargetSets, Targets, machine_ids};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Attributes, Difference, ResourceGraph};
+use super::{Attributes, Difference, OwnerTags, ResourceGraph};
+use crate::annotations::{Annotation, Annotations};
 
 /// The prefix of a setting that is a tag.
 const TAG: &str = "tag ";
@@ -41,11 +42,61 @@ pub fn tag_key(setting: &str) -> Option<&str> {
     setting.strip_prefix(TAG)
 }
 
-/// Returns the tags among the changes, by key; those that go have no value.
+/// Returns the tags among the changes, by key; those that go have no value. Owner tags are never among them: they are
+/// written when a load balancer is created or adopted, and by no setting.
 #[must_use]
 pub fn changed_tags(changes: &[Difference]) -> BTreeMap<String, Option<String>> {
-    let tag = |it: &Difference| Some((tag_key(&it.key)?.to_owned(), it.to.as_str().map(str::to_owned)));
+    let is_owner = |key: &str| [OwnerTags::CLUSTER, OwnerTags::SERVICE].contains(&key);
+    let tag = |it: &Difference| {
+        let key = tag_key(&it.key).filter(|key| !is_owner(key))?;
+        Some((key.to_owned(), it.to.as_str().map(str::to_owned)))
+    };
     changes.iter().filter_map(tag).collect()
+}
+
+/// The keys of tags by which a cloud's load balancers are known, beside those of this program. An author of Services who
+/// could write them would own the load balancers of others, or leave his own without an owner.
+///
+/// ```
+/// use provider_kit::load_balancers::ReservedTags;
+///
+/// const RESERVED: ReservedTags = ReservedTags { prefixes: &["kubernetes.io/cluster/"], keys: &["kubernetes.io/service-name"] };
+///
+/// assert!(RESERVED.contains("ccm-rs/service") && RESERVED.contains("kubernetes.io/cluster/blue"));
+/// assert!(!RESERVED.contains("team"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ReservedTags {
+    /// Beginnings of reserved keys.
+    pub prefixes: &'static [&'static str],
+    /// Reserved keys.
+    pub keys: &'static [&'static str],
+}
+
+/// Beginnings of the keys of this program, in the forms of all clouds.
+const OWN_PREFIXES: [&str; 4] = ["ccm-rs/", "ccm-rs-", "ccmrs-cluster:", "ccmrs-service:"];
+
+impl ReservedTags {
+    /// Returns `true` if no setting may have this key. Case is ignored, because some clouds ignore it.
+    #[must_use]
+    pub fn contains(&self, key: &str) -> bool {
+        let key = key.trim().to_ascii_lowercase();
+        let begins = |prefix: &&str| key.starts_with(&prefix.to_ascii_lowercase());
+        let is_prefixed = OWN_PREFIXES.iter().chain(self.prefixes).any(begins);
+        is_prefixed || self.keys.iter().any(|reserved| reserved.eq_ignore_ascii_case(&key))
+    }
+
+    /// Returns `true` if the annotation may set a tag with this key; otherwise adds the mistake.
+    pub fn allows<T>(&self, key: &str, annotation: &Annotation<T>, annotations: &mut Annotations<'_>) -> bool {
+        let is_reserved = self.contains(key);
+        if is_reserved {
+            annotations.mistake(format!(
+                "annotation {}: {key:?} is reserved, because it names the owner of a load balancer; choose another key",
+                annotation.key()
+            ));
+        }
+        !is_reserved
+    }
 }
 
 /// The keys of the tags that a Service asks for, in a tag beside them. So a tag that is taken out of the annotation is

@@ -3,7 +3,7 @@
 use cloud_provider::Service;
 use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::{Annotations, Parsed};
-use provider_kit::load_balancers::{Attributes, Resource, filled};
+use provider_kit::load_balancers::{Attributes, ReservedTags, Resource, filled};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::de::DeserializeOwned;
@@ -17,6 +17,12 @@ use super::ports::{Port, ports};
 use super::source_ranges::RANGES;
 use crate::annotations::{self as key, NLB_CLASS, PREFIX};
 use crate::config::Config;
+
+/// Keys of tags by which this program and the Go program know load balancers.
+const RESERVED_TAGS: ReservedTags = ReservedTags {
+    prefixes: &["acs:", "aliyun"],
+    keys: &["kubernetes.do.not.delete", "ack.aliyun.com", "kubernetes.reused.by.user"],
+};
 
 /// A Service, parsed into the settings of its load balancer.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +86,8 @@ impl Spec {
         let is_network = is_network(service, config);
         let requested = annotations.get(&key::ID).filter(|it| !it.is_empty());
         let (balancer, overrides) = (balancer(is_network, config, &mut annotations), annotations.get(&key::OVERRIDE));
-        let tags = annotations.get(&key::TAGS).unwrap_or_default();
+        let mut tags = annotations.get(&key::TAGS).unwrap_or_default();
+        tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let selector = annotations.get(&key::BACKEND_LABEL).unwrap_or_default();
         let spec = service.spec.clone().unwrap_or_default();
         let mode = match annotations.get(&key::BACKEND_TYPE).unwrap_or(config.has_eni_backends) {

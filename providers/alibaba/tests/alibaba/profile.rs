@@ -319,6 +319,10 @@ impl CloudProfile for AlibabaCloud {
         }
         !self.is_network
     }
+    fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
+        let annotation = format!("{PREFIX}additional-resource-tags");
+        Some(json!({"metadata": {"annotations": {annotation: format!("team=web,{key}={value}")}}}))
+    }
     fn setting_of_the_creation(&self) -> Option<Value> {
         // The address type of an NLB is changed in place.
         let (setting, value) = if self.is_network { ("ip-version", "DualStack") } else { ("address-type", "intranet") };

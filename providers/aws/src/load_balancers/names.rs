@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::Service;
-use provider_kit::load_balancers::{Identity as ServiceIdentity, OwnerTags, TagRecord};
+use provider_kit::load_balancers::{Identity as ServiceIdentity, OwnerTags, ReservedTags, TagRecord};
 use provider_kit::signing::sha256_hex;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
@@ -15,6 +15,11 @@ use crate::api::Identity;
 pub(super) const SERVICE_TAG: &str = "kubernetes.io/service-name";
 /// Record of the tags that come from the annotation, whose keys cannot contain `=`.
 pub(super) const USER_TAGS: TagRecord = TagRecord { key: "ccm-rs/additional-tags", separator: "=", longest: 256 };
+/// Keys of tags by which this program, the Go program and the load balancer controller of AWS know load balancers.
+pub(super) const RESERVED_TAGS: ReservedTags = ReservedTags {
+    prefixes: &["kubernetes.io/cluster/", "elbv2.k8s.aws/", "service.k8s.aws/", "aws:"],
+    keys: &[SERVICE_TAG, "KubernetesCluster"],
+};
 /// Description of the security group of a network load balancer.
 pub(super) const MANAGED: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 /// Prefix of the name of the security group of a classic load balancer.

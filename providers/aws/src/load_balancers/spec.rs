@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::model::{
     Certificate, ClassicListener, FIRST_OF_GROUP, INSTANCES, Listener, POLICY, PROXY, Settings, TargetGroup,
 };
+use super::names::RESERVED_TAGS;
 use super::{CLASSIC, NETWORK};
 use crate::annotations::{self as key, BalancerKind, PREFIX};
 use crate::config::Config;
@@ -95,13 +96,15 @@ impl Spec {
         };
         let pools = ports.iter().map(|port| (port.pool.clone(), group(port))).collect();
         let is_internal = annotations.get(&key::INTERNAL_SCHEME).unwrap_or_default();
+        let mut tags = annotations.get(&key::TAGS_OF_USER).unwrap_or_default();
+        tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS_OF_USER, &mut annotations));
         let spec = Self {
             kind,
             is_internal,
             has_ipv6,
             settings: settings(is_network, is_internal, has_ipv6, &mut annotations),
             subnets: annotations.get(&key::SUBNETS).unwrap_or_default(),
-            tags: annotations.get(&key::TAGS_OF_USER).unwrap_or_default(),
+            tags,
             selector: annotations.get(&key::TARGET_LABELS).unwrap_or_default(),
             groups: annotations.get(&key::SECURITY_GROUPS).unwrap_or_default(),
             extra_groups: annotations.get(&key::EXTRA_GROUPS).unwrap_or_default(),

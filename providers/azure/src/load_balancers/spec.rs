@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cloud_provider::Service;
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
-use provider_kit::load_balancers::{Field, Resource, each_port};
+use provider_kit::load_balancers::{Field, ReservedTags, Resource, each_port};
 use serde::{Deserialize, Serialize};
 
 use super::link::{self, Link};
@@ -14,6 +14,9 @@ use super::probes::{OfPort, Probe, probe};
 use crate::annotations as key;
 use crate::annotations::PREFIX;
 use crate::config::Config;
+
+/// Keys of tags by which this program and the Go program know addresses.
+const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &["k8s-azure-", "kubernetes-"], keys: &["service"] };
 
 /// The distribution of a rule that states none.
 fn default_distribution() -> String {
@@ -128,6 +131,8 @@ impl Spec {
         let mut annotations = Annotations::of(service);
         let text = trimmed;
         let is_internal = annotations.get(&key::INTERNAL) == Some(true);
+        let mut address_tags = annotations.get(&key::TAGS).unwrap_or_default();
+        address_tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let families = families(service, &mut annotations, is_internal);
         let has = |key: &str| {
             service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{PREFIX}{key}")))
@@ -158,7 +163,7 @@ impl Spec {
             named_subnet,
             address_group: text(annotations.get(&key::GROUP)),
             ip_tags: annotations.get(&key::IP_TAGS).map(|text| pairs(&text)),
-            address_tags: annotations.get(&key::TAGS).unwrap_or_default(),
+            address_tags,
             dns_label: annotations.get(&key::DNS_LABEL).map(|it| it.trim().to_owned()),
             additional: annotations.get(&key::ADDITIONAL_ADDRESSES).unwrap_or_default(),
             link,

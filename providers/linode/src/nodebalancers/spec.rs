@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use cloud_provider::{AddressType, Node, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
-use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::load_balancers::{ReservedTags, ServicePort, service_ports};
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde::Deserialize;
 
@@ -14,6 +14,9 @@ use super::object::PortConfig;
 use crate::annotations::{self as key, Acl, Protocol, one_of};
 use crate::config::{Config, NodeBalancerType};
 use crate::vpcs::without_length;
+
+/// Tags by which this program knows NodeBalancers: those of all clouds.
+const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &[], keys: &[] };
 
 /// NodeBalancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
@@ -177,11 +180,13 @@ impl NodeBalancerSpec {
         if !frontend.is_named() && (frontend.range.is_some() || frontend_v6.is_some()) {
             annotations.mistake(format!("a frontend range needs annotation {id}, or {vpc} and {label}"));
         }
+        let mut tags = annotations.get(&key::TAGS).unwrap_or_default();
+        tags.retain(|tag| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let spec = Self {
             kind: annotations.get(&key::TYPE).unwrap_or(config.kind),
             states_kind: annotations.is_set(&key::TYPE),
             throttle: annotations.get(&key::THROTTLE_LIMIT).unwrap_or_default(),
-            tags: annotations.get(&key::TAGS).unwrap_or_default(),
+            tags,
             ports,
             preserve: annotations.get(&key::PRESERVE).unwrap_or_default(),
             reserved_ip: annotations.get(&key::RESERVED_IP),

@@ -232,6 +232,11 @@ impl CloudProfile for LinodeCloud {
         self.fake.lock().copy_nodebalancers();
         true
     }
+    fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
+        let annotation = "service.beta.kubernetes.io/linode-loadbalancer-tags";
+        let tag = format!("{}:{value}", key.replace("ccm-rs/", "ccmrs-"));
+        Some(json!({"metadata": {"annotations": {annotation: format!("team-web,{tag}")}}}))
+    }
     fn setting_of_the_creation(&self) -> Option<Value> {
         let key = format!("{}frontend-subnet-id", provider_linode::annotations::PREFIX);
         Some(json!({"metadata": {"annotations": {key: "71"}}}))

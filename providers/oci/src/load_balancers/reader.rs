@@ -7,7 +7,7 @@ use cloud_provider::Service;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
-use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::load_balancers::{ReservedTags, ServicePort, service_ports};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::configured_source_ranges;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ use super::spec::{Families, PortSpec};
 use crate::annotations::{self as key, LoadBalancerKind, SecurityMode};
 use crate::config::{Config, Tags};
 
+/// Freeform tags by which this program and the Go program know load balancers and network security groups.
+const RESERVED_TAGS: ReservedTags = ReservedTags { prefixes: &[], keys: &["CreatedBy", "ServiceUid", "ManagedBy"] };
 /// The port at which kube-proxy tells if a Node is healthy.
 const KUBE_PROXY_HEALTH: u16 = 10_256;
 
@@ -198,7 +200,8 @@ impl Reader<'_> {
 
     /// Returns the tags of a new load balancer: those of annotations, or else those of the configuration.
     pub(super) fn tags(&mut self, config: &Config) -> Tags {
-        let freeform = self.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
+        let mut freeform = self.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
+        freeform.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::FREEFORM_TAGS, &mut self.annotations));
         let defined = self.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
         if freeform.is_empty() && defined.0.is_empty() { config.tags.clone() } else { Tags { freeform, defined } }
     }

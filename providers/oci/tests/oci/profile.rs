@@ -248,6 +248,12 @@ impl CloudProfile for OciCloud {
         let message = "The limit for flexible-bandwidth load balancers was reached.";
         Some(Fault::refused_as(self.api().create, 400, "LimitExceeded", message))
     }
+    fn tag_of_a_user(&self, key: &str, value: &str) -> Option<Value> {
+        let prefix = if self.is_network { "oci-network-load-balancer" } else { "oci" };
+        let annotation = format!("{prefix}.oraclecloud.com/initial-freeform-tags-override");
+        let tags = json!({"team": "web", key: value}).to_string();
+        Some(json!({"metadata": {"annotations": {annotation: tags}}}))
+    }
     fn protect(&self, is_protected: bool) -> bool {
         let mut cloud = self.fake.lock();
         let all = cloud.objects.values_mut().filter(|it| it["listeners"].is_object());

@@ -62,7 +62,7 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
 }
 
 /// Returns the addresses, ports and targets of all load balancers.
-fn parts(harness: &Harness) -> Vec<String> {
+pub(super) fn parts(harness: &Harness) -> Vec<String> {
     let all = harness.cloud.load_balancers().into_iter();
     all.map(|it| format!("{:?} {:?} {:?}", it.address, it.ports, it.targets)).collect()
 }

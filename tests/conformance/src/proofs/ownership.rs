@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use provider_kit::load_balancers::OwnerTags;
 use serde_json::Value;
 
+use super::deletion::parts;
 use super::{minutes, prove, settled};
 use crate::Harness;
 use crate::account::PATIENCE;
@@ -138,6 +140,51 @@ pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfil
         let is_told = harness.warnings(1000).iter().any(|it| !before.contains(it) && it.starts_with("web "));
         assert!(is_told || harness.address("web") != address, "neither done nor refused: {patch}");
         program.stop().await;
+    });
+}
+
+/// An author of Services who asks for the owner tags of another Service's load balancer gets a refusal: the other one
+/// keeps its load balancer, and none is left without an owner.
+///
+/// # Panics
+/// If it does not hold.
+pub fn tags_of_users_never_touch_owner_tags(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        if cloud.tag_of_a_user(OwnerTags::SERVICE, "x").is_none() {
+            return;
+        }
+        harness.join(1..=2).await;
+        for (name, port) in [("web", 80), ("evil", 81)] {
+            harness.user.create_service(name, &[port]).await;
+        }
+        settled(&harness).await.stop().await;
+        let (addresses, before) = (["web", "evil"].map(|name| harness.address(name)), parts(&harness));
+        let victim = harness.api.get("services", Some("default"), "web").unwrap_or_default();
+        let victim = victim["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        for (key, value) in [(OwnerTags::SERVICE, &*victim), (OwnerTags::CLUSTER, "elsewhere")] {
+            let Some(patch) = cloud.tag_of_a_user(key, value) else { continue };
+            harness.user.patch_service("evil", &patch).await;
+            // After a restart, the program knows load balancers by their tags alone.
+            for _ in 0..2 {
+                let program = harness.start().await.expect("a start");
+                minutes(15).await;
+                harness.user.set_ports("evil", &[81, 82]).await;
+                harness.user.set_ports("evil", &[81]).await;
+                minutes(15).await;
+                program.stop().await;
+            }
+            assert_eq!(["web", "evil"].map(|name| harness.address(name)), addresses, "{key}");
+            assert_eq!(parts(&harness), before, "{key}");
+            let is_refused = harness.warnings(1000).iter().any(|it| it.starts_with("evil ") && it.contains("reserved"));
+            assert!(is_refused, "{key}: {:?}", harness.warnings(5));
+        }
+        harness.user.delete_service("evil").await;
+        let program = harness.start().await.expect("a start");
+        minutes(15).await;
+        program.stop().await;
+        assert_eq!(cloud.load_balancers().len(), 1, "the load balancer of the author is deleted with his Service");
+        assert_eq!(harness.address("web"), addresses[0]);
     });
 }
 
