@@ -172,7 +172,7 @@ impl<A: ObjectApi> WholeObjects<A> {
             let call = Call::delete(A::Object::PATHS.item, &[id.unwrap_or_default()]);
             // An answer that confirms the deletion needs no control read, for which the machines may be missing.
             return match self.api.transport().send(call).await {
-                Ok(_) => Ok(Applied::ReadAgain),
+                Ok(_) => Ok(Applied::Removed),
                 Err(error) if error.is_not_found() => Ok(Applied::Gone),
                 Err(error) => Err(error),
             };
