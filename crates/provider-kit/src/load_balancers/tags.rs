@@ -69,7 +69,7 @@ pub fn changed_tags(changes: &[Difference]) -> BTreeMap<String, Option<String>> 
 pub struct ReservedTags {
     /// Beginnings of reserved keys.
     pub prefixes: &'static [&'static str],
-    /// Reserved keys.
+    /// Whole keys that are reserved.
     pub keys: &'static [&'static str],
 }
 
