@@ -55,9 +55,9 @@ impl OwnershipResult {
     /// Divides the surplus load balancers into those that this program left behind in a move, which are deleted, and
     /// twins, which stay: somebody may have made one with the Service's owner tags, and traffic may reach it.
     ///
-    /// A move is proven if it happens in this very sync (`is_now`), if the Service still shows the surplus load balancer,
-    /// or if its annotation records that the move has got that far. What has no load balancer, but only auxiliary
-    /// resources, carries no traffic.
+    /// A move is proven if it happens in this very sync (`is_now`) for the load balancer that counted until now, if the
+    /// Service still shows the surplus load balancer, or if its annotation records that the move has got that far. What
+    /// has no load balancer, but only auxiliary resources, carries no traffic.
     pub(super) fn sorted_surplus(
         &self,
         cloud: &dyn DynLoadBalancerCloud,
@@ -70,11 +70,16 @@ impl OwnershipResult {
             let replacement = desired.map(|desired| cloud.replacement(desired, actual, identity));
             self.is_replacing && matches!(replacement, Some(Ok(Replacement::NewFirst(_))))
         };
+        let counted = |actual: &ObservedLoadBalancer| self.ours.first().is_some_and(|first| first.id == actual.id);
         let is_left_behind = |actual: &&Shared| {
             let is_remnant = actual.graph.as_ref().is_some_and(|graph| graph.balancer_attributes().is_none());
             is_remnant
                 || recorded.contains(&&*actual.id)
-                || self.moves() && (is_now || identity.shows(actual) || identity.records(actual) || is_replaced(actual))
+                || self.moves()
+                    && (is_now && counted(actual)
+                        || identity.shows(actual)
+                        || identity.records(actual)
+                        || is_replaced(actual))
         };
         self.surplus().iter().cloned().partition(|actual| is_left_behind(&actual))
     }

@@ -107,8 +107,16 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
             return;
         }
         let (address, twins) = (harness.address("web"), cloud.load_balancers().len());
+        let targets_of_twins = || -> Vec<_> {
+            let all = cloud.load_balancers().into_iter().filter(|it| it.address != harness.address("web"));
+            all.map(|it| it.targets).collect()
+        };
         let program = harness.start().await.expect("a start");
         minutes(15).await;
+        let before = targets_of_twins();
+        harness.join(3..=3).await;
+        minutes(15).await;
+        assert_eq!(targets_of_twins(), before, "a Node that joins is no target of a twin");
         harness.user.set_ports("web", &[443]).await;
         minutes(15).await;
         program.stop().await;
