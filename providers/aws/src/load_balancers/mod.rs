@@ -168,7 +168,8 @@ impl ElasticLoadBalancers {
 fn check_scheme(desired: &ResourceGraph, seen: &ResourceGraph, place: &str) -> Result<()> {
     let scheme = |graph: &ResourceGraph| graph.balancer_attributes()?.text("Scheme").map(str::to_owned);
     match (scheme(desired), scheme(seen)) {
-        (Some(wanted), Some(there)) if wanted != there => Err(Error::invalid(format!(
+        // An answer without a scheme says nothing about it.
+        (Some(wanted), Some(there)) if wanted != there && !there.is_empty() => Err(Error::invalid(format!(
             "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {there}, which AWS cannot change; \
              correct the annotation, or delete the Service and create it again",
             crate::annotations::INTERNAL_SCHEME.key()
