@@ -22,7 +22,7 @@ pub(crate) enum KnownServices {
     Listed(Arc<Services>),
 }
 
-/// What the Services of the cluster show.
+/// The addresses that the Services of the cluster show.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     /// UIDs of all Services.

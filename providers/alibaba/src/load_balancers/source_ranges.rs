@@ -25,7 +25,7 @@ pub(super) const ATTACHED: &str = "AttachedGroups";
 pub(super) const UNKNOWN: &str = "UnknownGroups";
 /// Rules that a request can name.
 const RULES: usize = 100;
-/// Everything, which is dropped unless a range admits it.
+/// The ranges of all clients, whose packets are dropped unless another rule admits them.
 const EVERYTHING: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// Returns the key of the security group as a resource, when it is all that is left of an NLB.

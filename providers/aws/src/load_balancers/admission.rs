@@ -1,4 +1,4 @@
-//! What follows from the set of Nodes: targets, and the rules by which the security groups of Nodes admit a load balancer.
+//! Targets, and the rules by which the security groups of Nodes admit a load balancer: both follow from the set of Nodes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One bad machine, a value of another spelling or what users made: everything else is served, and nothing is lost.
+//! Tests with one bad machine, a misspelt value or objects of users: everything else is served, and nothing is lost.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One bad Node, a refusal of the cloud or a leftover: everything else is served, and nothing is lost.
+//! Tests with one bad Node, a refusal of the cloud or a leftover: everything else is served, and nothing is lost.
 
 use std::sync::Arc;
 

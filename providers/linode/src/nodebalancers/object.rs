@@ -31,7 +31,7 @@ pub(crate) struct NodeBalancer {
     kind: Option<String>,
     #[serde(default)]
     tags: Vec<String>,
-    /// `public` or `vpc`.
+    /// Type of the frontend address: `public` or `vpc`.
     frontend_address_type: Option<String>,
     frontend_vpc_subnet_id: Option<u64>,
     /// Operations that the API refuses, such as `cannot_delete`.
