@@ -22,7 +22,7 @@ pub(crate) enum KnownServices {
     Listed(Arc<Services>),
 }
 
-/// The addresses that the Services of the cluster show.
+/// The UIDs of the Services of the cluster, and the addresses that they show.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     /// UIDs of all Services.

@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use super::memory::Memory;
 use super::metrics::RouteMetrics;
 use super::pace::{Pace, ScheduleInputs, ScheduleStep};
-use super::pod_cidrs::RefusedCidrs;
 use super::work::Work;
 use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
@@ -230,14 +229,6 @@ impl RouteController {
     /// Returns `true` if a Node's new routes are deferred, which only the adaptive mode does.
     pub(super) fn waits(&self, node: &Node) -> bool {
         self.is_adaptive() && plan::waits(&*self.context.provider, node)
-    }
-
-    /// Returns the Pod CIDRs that get no route. The Go program creates all routes.
-    pub(super) fn refused_cidrs(&self, nodes: &[Arc<Node>]) -> RefusedCidrs {
-        match self.is_adaptive() {
-            true => RefusedCidrs::of(nodes, &self.options.cluster_cidrs),
-            false => RefusedCidrs::default(),
-        }
     }
 
     pub(super) fn is_adaptive(&self) -> bool {

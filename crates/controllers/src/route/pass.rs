@@ -86,12 +86,9 @@ impl RouteController {
             let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
             believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
         }
-        let refused = self.refused_cidrs(&nodes);
-        let new_route = |node: &Node, destination: &Destination| match refused.get(node, destination) {
-            _ if self.waits(node) => NewRoute::Deferred,
-            Some(_) => NewRoute::Refused,
-            None => NewRoute::Allowed,
-        };
+        let refused = RefusedCidrs::in_mode(&self.options, &nodes);
+        let new_route =
+            |node: &Node, destination: &Destination| NewRoute::of(self.waits(node), refused.get(node, destination));
         let mut plan = plan(&nodes, &routes, ranges, new_route);
         drop(routes);
         self.forget(&nodes);

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use super::Destination;
 use super::condition::RouteCondition;
 use super::next_hop::leads_to;
+use super::pod_cidrs::CidrRefusal;
 use super::responsibility::is_responsible;
 
 /// The planned changes, in a fixed order.
@@ -139,6 +140,18 @@ impl Record {
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
     !provider.owns_node(node) || (node.is_uninitialized() && node.provider_id().is_none())
+}
+
+impl NewRoute {
+    /// Returns the answer for a Pod CIDR of a Node that [waits], or whose Pod CIDR is refused.
+    #[must_use]
+    pub fn of(node_waits: bool, refusal: Option<&CidrRefusal>) -> Self {
+        match refusal {
+            _ if node_waits => Self::Deferred,
+            Some(_) => Self::Refused,
+            None => Self::Allowed,
+        }
+    }
 }
 
 /// Returns a digest of the Node's fields that determine its routes.

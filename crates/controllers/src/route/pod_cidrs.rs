@@ -12,6 +12,7 @@ use cloud_provider::Node;
 use ipnet::IpNet;
 
 use super::Destination;
+use crate::options::{RouteMode, RouteOptions};
 
 /// The reason why a Pod CIDR gets no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,15 @@ struct Range<'a> {
 }
 
 impl RefusedCidrs {
+    /// Returns the Pod CIDRs of these Nodes that get no route: none in the modes of the Go program, which creates all.
+    #[must_use]
+    pub fn in_mode(options: &RouteOptions, nodes: &[Arc<Node>]) -> Self {
+        match options.mode {
+            RouteMode::Adaptive => Self::of(nodes, &options.cluster_cidrs),
+            RouteMode::Periodic | RouteMode::Watch => Self::default(),
+        }
+    }
+
     /// Returns the Pod CIDRs of these Nodes that get no route.
     #[must_use]
     pub fn of(nodes: &[Arc<Node>], cluster_cidrs: &[IpNet]) -> Self {

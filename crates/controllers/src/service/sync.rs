@@ -170,6 +170,8 @@ impl ServiceController {
             false => ensure_events.annotations(),
         };
         self.ledger.remember_annotations(key, &annotations);
+        let written = published.as_ref().map(|published| published.written_to(service));
+        let current = written.as_ref().unwrap_or(service);
         match outcome {
             Ok(Some(status)) => {
                 ensure_events.finish(self.ledger.remember_failed(key, false));
@@ -178,15 +180,13 @@ impl ServiceController {
                 if published.as_ref() == Some(&wanted) {
                     return Ok(());
                 }
-                let written = published.map(|published| published.written_to(service));
-                self.write_status(key, written.as_ref().unwrap_or(service), &wanted.ingress, &wanted.annotations).await
+                self.write_status(key, current, &wanted.ingress, &wanted.annotations).await
             }
             Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
             Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
             Err(error) => {
-                let written = published.as_ref().map(|published| published.written_to(service));
                 if published.is_none_or(|published| published.annotations != annotations) {
-                    self.annotate(key, written.as_ref().unwrap_or(service), &annotations).await;
+                    self.annotate(key, current, &annotations).await;
                 }
                 Err(error.context(FAILED_TO_ENSURE))
             }

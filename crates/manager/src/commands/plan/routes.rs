@@ -39,14 +39,9 @@ pub(super) async fn plan(
         return;
     }
     report.looked_at.insert(Kind::Route, routes.len());
-    let refused = match is_adaptive {
-        true => RefusedCidrs::of(nodes, &options.cluster_cidrs),
-        false => RefusedCidrs::default(),
-    };
-    let new_route = |node: &Node, destination: &Destination| match refused.get(node, destination) {
-        _ if is_adaptive && waits(provider, node) => NewRoute::Deferred,
-        Some(_) => NewRoute::Refused,
-        None => NewRoute::Allowed,
+    let refused = RefusedCidrs::in_mode(options, nodes);
+    let new_route = |node: &Node, destination: &Destination| {
+        NewRoute::of(is_adaptive && waits(provider, node), refused.get(node, destination))
     };
     let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, new_route);
     for deletion in &plan.deletes {
