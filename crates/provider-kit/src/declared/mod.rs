@@ -52,6 +52,7 @@ pub struct Declaration<T: 'static> {
     pub(crate) on_invalid: OnInvalid,
     pub(crate) is_secret: bool,
     pub(crate) decides_targets: bool,
+    reaches: Option<&'static str>,
     doc: &'static str,
 }
 
@@ -83,7 +84,18 @@ impl<T> Declaration<T> {
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = DefaultValue::Nothing;
         let (aliases, on_invalid) = (&[] as &[_], OnInvalid::Refuse);
-        Self { key, kind, default, fallback: None, aliases, on_invalid, is_secret: false, decides_targets: false, doc }
+        Self {
+            key,
+            kind,
+            default,
+            fallback: None,
+            aliases,
+            on_invalid,
+            is_secret: false,
+            decides_targets: false,
+            reaches: None,
+            doc,
+        }
     }
 
     /// Sets the form of the values.
@@ -127,6 +139,14 @@ impl<T> Declaration<T> {
     #[must_use]
     pub const fn decides_targets(self) -> Self {
         Self { decides_targets: true, ..self }
+    }
+
+    /// Marks an annotation by which the author of a Service uses, changes or pays for something that is not the Service's
+    /// own: `what` completes the sentence "The author of a Service can use …", such as "any certificate of the project".
+    /// The page about multi-tenant clusters and the admission policy are generated from these marks.
+    #[must_use]
+    pub const fn reaches(self, what: &'static str) -> Self {
+        Self { reaches: Some(what), ..self }
     }
 
     /// Marks a secret, whose value never appears in a message (INV-5).
@@ -173,13 +193,15 @@ pub struct Row {
     pub on_invalid: OnInvalid,
     /// If set, the value is never shown; that of a variable may also be in the file that `<key>_FILE` names.
     pub is_secret: bool,
+    /// What the author of a Service [reaches](Declaration::reaches) with the annotation beside the Service's own.
+    pub reaches: Option<&'static str>,
     /// Description of the setting.
     pub doc: &'static str,
 }
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, doc, .. } = *self;
+        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, reaches, doc, .. } = *self;
         let default_is_accepted = match default {
             DefaultValue::Value(value) => kind.parse(value).is_some(),
             DefaultValue::Nothing | DefaultValue::Described(_) => true,
@@ -194,6 +216,7 @@ impl<T: Sync> Declared for Declaration<T> {
             aliases,
             on_invalid,
             is_secret,
+            reaches,
             doc,
         }
     }
