@@ -54,6 +54,7 @@
 //! ```
 
 mod addresses;
+mod adoptable_tag;
 mod clusters;
 mod counted;
 mod description;
@@ -83,6 +84,7 @@ mod v2;
 mod volumes;
 
 pub use addresses::{add_addresses, addresses_for_node_ip};
+pub use adoptable_tag::AdoptableTag;
 /// The attribute that makes the `async fn` of these traits work behind `dyn`.
 pub use async_trait::async_trait;
 pub use clusters::Clusters;

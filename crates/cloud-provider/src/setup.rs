@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ConfigFile, Environment, Fence};
+use crate::{AdoptableTag, ConfigFile, Environment, Fence};
 
 /// The setup from which a provider is built.
 ///
@@ -30,6 +30,8 @@ pub struct Setup {
     pub call_timeout: Option<Duration>,
     /// Flags of this cloud's Go cloud-controller-manager that were set, by name with its dashes: `--vpc-names`.
     pub flags: Environment,
+    /// Tag that a load balancer must have before a Service adopts it; `None` if none is needed.
+    pub adoptable_tag: Option<AdoptableTag>,
     /// Fence that allows or forbids changes in the cloud (INV-4).
     pub fence: Fence,
     /// Metrics of requests to the cloud.
@@ -54,6 +56,7 @@ impl Default for Setup {
             user_agent: Vec::new(),
             call_timeout: None,
             flags: Environment::default(),
+            adoptable_tag: None,
             fence: Fence::open(),
             metrics: Arc::new(NoCloudMetrics),
         }
@@ -62,12 +65,23 @@ impl Default for Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, environment, cluster_cidr, user_agent, flags, call_timeout, fence, metrics: _ } = self;
+        let Self {
+            config,
+            environment,
+            cluster_cidr,
+            user_agent,
+            flags,
+            adoptable_tag,
+            call_timeout,
+            fence,
+            metrics: _,
+        } = self;
         let mut debug = f.debug_struct("Setup");
         debug.field("config", config).field("environment", environment).field("cluster_cidr", cluster_cidr);
         debug
             .field("user_agent", user_agent)
             .field("flags", flags)
+            .field("adoptable_tag", adoptable_tag)
             .field("call_timeout", call_timeout)
             .field("fence", fence)
             .finish_non_exhaustive()

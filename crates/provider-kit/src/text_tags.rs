@@ -7,6 +7,9 @@ use crate::signing::sha256_hex;
 
 const CLUSTER: &str = "ccmrs-cluster:";
 const SERVICE: &str = "ccmrs-service:";
+/// The tag of an object that was adopted. It is written together with the owner tags, and removed together with them, so
+/// that a process that is killed in between cannot mistake the object for one that was created for its Service.
+pub const ADOPTED: &str = "ccmrs-adopted";
 /// The beginning of the hash of a value that was too long.
 const HASH: &str = "_h";
 /// The number of hexadecimal digits of a hash.

@@ -1,6 +1,6 @@
 //! The configuration, as the environment variables state it.
 
-use cloud_provider::{Result, Setup};
+use cloud_provider::{AdoptableTag, Result, Setup};
 use provider_kit::transport::Credential;
 use provider_kit::variables::Variables;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ pub struct Config {
     pub vpc: Option<String>,
     /// Value of the variable `DEFAULT_LB_TYPE`.
     pub load_balancer_type: LoadBalancerType,
+    /// Tag that a load balancer must have before a Service adopts it.
+    pub adoptable_tag: Option<AdoptableTag>,
     /// Value of the variable `DO_API_RATE_LIMIT_QPS`.
     pub rate: Option<Rate>,
     /// The worker firewall, if there is one.
@@ -86,6 +88,7 @@ impl Config {
             cluster_id: variables.get(&CLUSTER_ID),
             vpc: variables.get(&CLUSTER_VPC_ID),
             load_balancer_type: variables.get(&DEFAULT_LB_TYPE).unwrap_or_default(),
+            adoptable_tag: setup.adoptable_tag.clone(),
             rate: variables.get(&API_RATE_LIMIT_QPS),
             firewall,
             debug_address: variables.get(&DEBUG_ADDR),

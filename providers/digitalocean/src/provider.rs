@@ -6,7 +6,7 @@ use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBal
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::EventDeduplicator;
 use provider_kit::inventory::Inventory;
-use provider_kit::load_balancers::{LoadBalancerEngine, Options};
+use provider_kit::load_balancers::{LoadBalancerEngine, Options, OwnerTags};
 use provider_kit::transport::Transport;
 
 use crate::api::{self, Api};
@@ -49,7 +49,13 @@ impl DigitalOcean {
         let droplets = Droplets { inventory: Inventory::new(api.clone()), api: api.clone(), vpc: config.vpc.clone() };
         let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
         let price = &["type", "size", "size_unit", "region"];
-        let options = Options { targets_follow_addresses: true, annotates_id: true, price, ..Options::default() };
+        let options = Options {
+            targets_follow_addresses: true,
+            annotates_id: true,
+            adoptable_tag: config.adoptable_tag.clone(),
+            price,
+            ..Options::default()
+        };
         let load_balancers = SkipDisowned(LoadBalancerEngine::of(cloud, Arc::new(api.clone()), options));
         Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
     }
@@ -61,7 +67,8 @@ impl DigitalOcean {
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
         if let Some(tag) = self.config.cluster_tag() {
-            let tag = ClusterTag { api: self.api.clone(), tag };
+            let owner = OwnerTags::cluster(&context.cluster).to_owned();
+            let tag = ClusterTag { api: self.api.clone(), tag, owner };
             until(Box::pin(tag.run(Arc::clone(caches))));
         }
         if let Some(config) = self.config.firewall.clone() {

@@ -6,15 +6,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, Result, Service};
+use cloud_provider::{Caches, Result, Service, default_load_balancer_name};
 use provider_kit::transport::Call;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::annotations::ID;
 use crate::api::Api;
-use crate::load_balancers::name_of;
-use crate::load_balancers::object::LoadBalancer;
+use crate::load_balancers::object::{LoadBalancer, OWNER_TAGS};
 
 /// Interval at which load balancers are compared, to which up to [`JITTER`] is added.
 const PERIOD: Duration = Duration::from_secs(15 * 60);
@@ -39,10 +37,21 @@ pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Resu
     }
 }
 
+/// Removes a tag from a load balancer; the tag itself stays.
+///
+/// # Errors
+/// The cloud's error.
+pub(crate) async fn remove(api: &Api, tag: &str, load_balancer: &str) -> Result<()> {
+    let resources = json!({"resources": [{"resource_id": load_balancer, "resource_type": "load_balancer"}]});
+    api.http.remove(Call::delete("/v2/tags/{tag}/resources", &[tag]).json(&resources)).await
+}
+
 /// Adds the cluster's tag to load balancers that lack it.
 pub(crate) struct ClusterTag {
     pub(crate) api: Api,
     pub(crate) tag: String,
+    /// Owner tag of the cluster.
+    pub(crate) owner: String,
 }
 
 impl ClusterTag {
@@ -66,10 +75,17 @@ impl ClusterTag {
         if services.is_empty() {
             return Ok(());
         }
-        let ids: HashSet<&str> = services.iter().filter_map(|service| ID.text_on(service)).collect();
-        let names: HashSet<String> = services.iter().map(|service| name_of(service)).collect();
+        let uids: HashSet<&str> = services.iter().filter_map(|service| service.metadata.uid.as_deref()).collect();
+        let names: HashSet<String> = services.iter().map(|service| default_load_balancer_name(service)).collect();
         let all = self.api.all("/v2/load_balancers", |it: &LoadBalancer| it.id.clone());
-        let is_ours = |it: &LoadBalancer| ids.contains(&*it.id) || names.contains(&it.name);
+        // An author of Services can name any load balancer by its ID or a name: only one that has the owner tags of this
+        // cluster is tagged, or a name that contains the UID of a Service.
+        let stored = OWNER_TAGS.stored(&self.owner);
+        let is_owned = |it: &LoadBalancer| {
+            let owner = OWNER_TAGS.take_from(&mut it.tags.clone());
+            owner.cluster.as_ref() == Some(&stored) && owner.service.is_some_and(|uid| uids.contains(&*uid))
+        };
+        let is_ours = |it: &LoadBalancer| is_owned(it) || names.contains(&it.name);
         let lacks = |it: &LoadBalancer| !it.tags.iter().any(|tag| tag.starts_with("k8s:"));
         let found: Vec<String> = all.await?.into_iter().filter(|it| is_ours(it) && lacks(it)).map(|it| it.id).collect();
         if found.is_empty() { Ok(()) } else { add(&self.api, &self.tag, &found).await }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Result, Setup};
+use cloud_provider::{AdoptableTag, Result, Setup};
 use ipnet::{IpNet, Ipv4Net};
 use provider_kit::declared::{Kind, Value};
 use provider_kit::transport::Credential;
@@ -158,6 +158,7 @@ pub struct Config {
     pub vpc: VpcSelection,
     pub prefix: String,
     pub tags: Vec<String>,
+    pub adoptable_tag: Option<AdoptableTag>,
     pub kind: NodeBalancerType,
     pub backend_range: Option<IpNet>,
     pub backend_subnet_id: Option<u64>,
@@ -223,6 +224,7 @@ impl Config {
             vpc,
             prefix: flags.get(&PREFIX).unwrap_or_default(),
             tags: flags.get(&TAGS).unwrap_or_default(),
+            adoptable_tag: setup.adoptable_tag.clone(),
             kind: flags.get(&TYPE).unwrap_or_default(),
             backend_range: flags.get(&BACKEND_SUBNET),
             backend_subnet_id,

@@ -67,6 +67,7 @@ impl Linode {
         let options = Options {
             targets_follow_addresses: true,
             target_identity: TargetIdentity::Addresses,
+            adoptable_tag: config.adoptable_tag.clone(),
             ..Options::default()
         };
         let routes = InterfaceRanges::new(inventory.clone());

@@ -68,6 +68,7 @@ macro_rules! conformance {
             settings_of_the_creation_that_change_are_done_or_refused
             tags_of_users_never_touch_owner_tags
             unowned_load_balancers_are_adopted_or_refused
+            adopted_load_balancers_outlive_their_services
             moved_services_stay_reachable_and_leave_nothing_behind
             drift_is_repaired_at_the_next_sync
             deleted_services_leave_nothing_behind

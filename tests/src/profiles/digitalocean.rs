@@ -64,6 +64,7 @@ impl DigitalOceanCloud {
             cluster_id: None,
             vpc: None,
             load_balancer_type: LoadBalancerType::Regional,
+            adoptable_tag: None,
             rate: None,
             firewall: None,
             debug_address: None,

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
+use cloud_provider::AdoptableTag;
 use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, path};
@@ -31,6 +32,18 @@ impl FromStr for OnCloudConfigChange {
     }
 }
 
+/// A tag that may be empty, which means that there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagFlag(pub(super) Option<AdoptableTag>);
+
+impl FromStr for TagFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|tag| Self(Some(tag))) }
+    }
+}
+
 /// Flags of the cloud and the cluster.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
@@ -48,6 +61,10 @@ pub struct CloudFlags {
     /// Name of the cluster; part of the names of cloud resources, so it must not change.
     #[arg(long, default_value = cloud_provider::names::DEFAULT_CLUSTER_NAME, value_name = "NAME")]
     pub cluster_name: String,
+    /// Tag (KEY or KEY=VALUE) that a load balancer must have in the cloud before a Service adopts it by its ID or its name.
+    /// Empty: none is needed, so the author of any Service can adopt each load balancer that has no owner.
+    #[arg(long, default_value = "", value_name = "TAG", value_parser = str::parse::<TagFlag>)]
+    pub adoptable_load_balancer_tag: TagFlag,
     /// Start even if the provider cannot tell resources of this cluster from those of another.
     #[arg(long, hide = true, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allow_untagged_cloud: bool,

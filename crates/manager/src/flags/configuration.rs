@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ::controllers::Options;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
-use cloud_provider::Environment;
+use cloud_provider::{AdoptableTag, Environment};
 use runtime::client::{ApiServers, ClientOptions, DEFAULT_BURST, UserAgent};
 use serde_json::Value;
 
@@ -99,6 +99,8 @@ pub struct CloudConfiguration {
     /// If set, a provider that cannot tell the resources of this cluster from those of another starts nevertheless
     /// (`--allow-untagged-cloud`).
     pub allow_untagged: bool,
+    /// Tag that a load balancer must have before a Service adopts it (`--adoptable-load-balancer-tag`).
+    pub adoptable_tag: Option<AdoptableTag>,
     /// Values of `--user-agent`, which the provider appends to the `User-Agent` of its requests to the cloud.
     pub user_agent: Vec<String>,
     /// Vendor flags that are set and that this provider reads, by name.
@@ -153,6 +155,7 @@ impl Flags {
             cloud_config,
             cloud_config_change,
             cluster_name,
+            adoptable_load_balancer_tag,
             allow_untagged_cloud,
             node_sync_period: _,             // No effect in the Go program, either.
             external_cloud_volume_plugin: _, // CSI drivers manage volumes.
@@ -177,6 +180,7 @@ impl Flags {
                 on_config_change: *cloud_config_change,
                 cluster_name: cluster_name.clone(),
                 allow_untagged: *allow_untagged_cloud,
+                adoptable_tag: adoptable_load_balancer_tag.0.clone(),
                 user_agent: self.cloud_user_agent(),
                 flags: self.cloud_flags(),
             },

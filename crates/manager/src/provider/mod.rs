@@ -44,6 +44,7 @@ pub(crate) fn create(
         environment: Environment::of_process(),
         cluster_cidr: Some(configuration.route.cluster_cidr.clone()),
         user_agent: configuration.cloud.user_agent.clone(),
+        adoptable_tag: configuration.cloud.adoptable_tag.clone(),
         call_timeout: settings.call_timeout,
         flags: configuration.cloud.flags.clone(),
         ..Setup::default()

@@ -291,6 +291,9 @@ impl LoadBalancers for LoadBalancerEngine {
         let is_first = matches!(replacement, Some((_, Replacement::OldFirst(_))));
         let actual = result.for_changes()?.filter(|_| !is_first);
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
+        if actual.is_none() {
+            self.cloud().check_creation(&identity).await?;
+        }
         let wanted = match actual {
             Some(actual) => self.cloud().fit(wanted, actual, &identity)?,
             None => wanted,

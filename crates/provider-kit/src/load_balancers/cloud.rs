@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cloud_provider::{
-    Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, TargetIdentity, async_trait,
+    AdoptableTag, Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, TargetIdentity,
+    async_trait,
 };
 
 use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey};
 use super::ownership::Identity;
+use super::tags::tag_text;
 use super::targets::{TargetSets, Targets};
 use super::{Applied, Change, Naming};
 use crate::annotations::Parsed;
@@ -82,6 +84,12 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
         Adoption::Refuse
     }
 
+    /// Returns the tags by which an administrator of the cloud permits an [adoption](Options::adoptable_tag), each of the
+    /// form `KEY` or `KEY=VALUE`: the labels, unless the provider keeps tags elsewhere.
+    fn adoption_tags(&self, observed: &ObservedLoadBalancer) -> Vec<String> {
+        observed.labels.iter().map(|(key, value)| tag_text(key, value)).collect()
+    }
+
     /// Returns the parts of the Service that show its load balancer: status and annotations.
     fn published(&self, observed: &ObservedLoadBalancer, _service: &Service, _spec: &Self::Spec) -> Published {
         Published { status: observed.status(), annotations: Vec::new() }
@@ -98,6 +106,15 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     /// exists.
     fn owner_name(&self, _observed: &ObservedLoadBalancer) -> Option<(String, String)> {
         None
+    }
+
+    /// Checks that a load balancer may be created for the Service, for example that its annotation does not name one that
+    /// does not exist. Called before a creation is planned or carried out.
+    ///
+    /// # Errors
+    /// *Invalid*, with what the user must correct; or the cloud's answer.
+    async fn check_creation(&self, _identity: &Identity<'_>) -> Result<()> {
+        Ok(())
     }
 
     /// Decides if a load balancer must be replaced, because a setting differs that the cloud does not change in place.
@@ -266,7 +283,7 @@ pub enum Notice<'a> {
 }
 
 /// Properties of a cloud that hold for all of its load balancers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Options {
     /// The polling intervals and timeout for work that the cloud does in the background. All load balancers that are
     /// waited for are read together, so the interval may be short.
@@ -281,6 +298,9 @@ pub struct Options {
     /// Returns `true` for resources that belong to the Service rather than to one of its load balancers, such as a
     /// security group: they stay if the Service keeps another load balancer.
     pub outlives: fn(&ResourceKey) -> bool,
+    /// Tag that a load balancer must have before a Service adopts it: that of the [`Setup`](cloud_provider::Setup). `None`
+    /// if none is needed.
+    pub adoptable_tag: Option<AdoptableTag>,
     /// Settings of the load balancer itself that decide about its price, such as type and size; `orphans` shows them.
     pub price: &'static [&'static str],
 }
@@ -294,6 +314,7 @@ impl Default for Options {
             target_identity: TargetIdentity::ProviderId,
             annotates_id: false,
             outlives: |_| false,
+            adoptable_tag: None,
             price: &[],
         }
     }

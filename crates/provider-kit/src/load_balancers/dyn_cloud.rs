@@ -20,7 +20,7 @@ use crate::paging::ListResult;
 /// A [`LoadBalancerCloud`] whose spec is kept in the [`Identity`] of a sync, with its machines and options.
 #[async_trait]
 pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
-    fn options(&self) -> Options;
+    fn options(&self) -> &Options;
     fn name_uniqueness(&self) -> NameUniqueness;
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming;
     fn targets_follow_labels(&self, service: &Service) -> bool;
@@ -51,6 +51,7 @@ pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
         scope: Scope,
     ) -> Result<ResourceGraph>;
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>>;
+    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
     fn machines(&self) -> &dyn Machines;
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>>;
@@ -70,8 +71,8 @@ impl<C: LoadBalancerCloud> TypedCloud<C> {
 
 #[async_trait]
 impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
-    fn options(&self) -> Options {
-        self.options
+    fn options(&self) -> &Options {
+        &self.options
     }
 
     fn name_uniqueness(&self) -> NameUniqueness {
@@ -95,7 +96,18 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
     }
 
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
-        self.cloud.adopts(observed, identity)
+        let adoption = self.cloud.adopts(observed, identity);
+        let Some(tag) = self.options.adoptable_tag.as_ref().filter(|_| identity.is_adoption(observed)) else {
+            return adoption;
+        };
+        match adoption {
+            Adoption::Adopt if !tag.is_among(self.cloud.adoption_tags(observed).iter().map(String::as_str)) => {
+                Adoption::RefuseUnless(format!(
+                    "or give it the tag {tag}, which --adoptable-load-balancer-tag requires"
+                ))
+            }
+            adoption => adoption,
+        }
     }
 
     fn fit(
@@ -125,6 +137,10 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         observed: &ObservedLoadBalancer,
         identity: &Identity<'_>,
     ) -> Result<Replacement> {
+        // A load balancer that was not created for the Service is never replaced: nobody else deletes it.
+        if identity.is_adoption(observed) {
+            return Ok(Replacement::None);
+        }
         self.cloud.replacement(desired, observed, identity.service, &self.parsed(identity).spec)
     }
 
@@ -152,6 +168,10 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         self.cloud.read(query).await
+    }
+
+    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+        self.cloud.check_creation(identity).await
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {

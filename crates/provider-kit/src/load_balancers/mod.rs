@@ -98,6 +98,7 @@
 //! }
 //! ```
 
+mod adoption;
 mod attributes;
 mod balancer_sync;
 mod balancers;
@@ -129,6 +130,7 @@ mod sync_goal;
 mod tags;
 mod targets;
 
+pub use adoption::{check_adoption, stays};
 pub use attributes::{Attributes, Difference, sorted_set};
 pub use balancers::LoadBalancerEngine;
 pub use cache::{MAX_AGE, SETTLING};
@@ -151,5 +153,5 @@ pub use ports::{ServicePort, each_port, service_ports};
 pub use refused::without_refused;
 pub use resource::{Field, Resource, filled};
 pub use sorted_map::SortedMap;
-pub use tags::{ReservedTags, TagRecord, changed_tags, tag_key};
+pub use tags::{ReservedTags, TagRecord, changed_tags, tag_key, tag_text};
 pub use targets::{TargetSets, Targets, machine_ids};

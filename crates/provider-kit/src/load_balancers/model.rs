@@ -414,6 +414,13 @@ impl ObservedLoadBalancer {
         self
     }
 
+    /// Returns the targets of all pools.
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        let pools = self.graph.iter().flat_map(|graph| graph.targets.iter()).map(|(_, targets)| targets);
+        pools.fold(Targets::default(), |all, targets| all.with(targets))
+    }
+
     pub(super) fn known_graph(&self) -> Cow<'_, ResourceGraph> {
         self.graph.as_ref().map_or_else(|| Cow::Owned(ResourceGraph::default()), Cow::Borrowed)
     }

@@ -15,6 +15,12 @@ pub struct Naming {
     /// [`ObservedLoadBalancer::legacy_owner`](super::ObservedLoadBalancer::legacy_owner). A load balancer with this tag
     /// and without owner tags is the Service's own.
     pub legacy_owner: Option<String>,
+    /// If set, the legacy owner tag is made from an annotation, such as one with the load balancer's ID. Authors of
+    /// Services can write annotations, so the tag counts only for a load balancer that was [created for the
+    /// Service](super::Identity::was_created_for); any other one is adopted.
+    pub is_legacy_owner_stated: bool,
+    /// If set, the author of the Service chose the name, so a load balancer of that name may be anybody's.
+    pub is_name_chosen: bool,
     /// If set, ccm-rs writes the legacy owner tag, too, because it searches load balancers by it.
     pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service requests, if users can choose. A Service that has another load

@@ -5,10 +5,10 @@
 //! | ours, for this Service | any | the Service's own |
 //! | of another cluster; of this cluster, for another existing Service or for none | any | refused |
 //! | of this cluster (by its ID), for a deleted Service | none, or for a deleted Service | adopted |
-//! | none | for this Service | the Service's own |
+//! | none | for this Service | the Service's own, unless only an annotation says so |
 //! | none | for another existing Service | refused |
 //! | none | any, while another existing Service shows the load balancer | refused |
-//! | none | none, or for a deleted Service | adopted if the name fits and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
+//! | none | none, or for a deleted Service | adopted if the name or the requested ID fits and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
 //!
 //! A Service shows a load balancer in its status, or by its ID in an annotation. Of several Services that do, the one
 //! whose status shows the load balancer has it, and then the oldest: a copy of a Service takes nothing from the original.
@@ -41,6 +41,10 @@ pub struct Identity<'a> {
     pub other_names: Vec<String>,
     /// The value of the legacy owner tag for this Service.
     pub legacy_owner: Option<String>,
+    /// If set, the legacy owner tag is made from [an annotation](Naming::is_legacy_owner_stated).
+    pub is_legacy_owner_stated: bool,
+    /// If set, the author of the Service [chose the name](Naming::is_name_chosen).
+    pub is_name_chosen: bool,
     /// If set, ccm-rs [writes the legacy owner tag](Naming::writes_legacy_owner), too.
     pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service requests.
@@ -61,6 +65,8 @@ impl<'a> Identity<'a> {
             name,
             former_names,
             legacy_owner,
+            is_legacy_owner_stated,
+            is_name_chosen,
             writes_legacy_owner,
             requested_id,
             recorded_id,
@@ -74,6 +80,8 @@ impl<'a> Identity<'a> {
             name,
             other_names,
             legacy_owner,
+            is_legacy_owner_stated,
+            is_name_chosen,
             writes_legacy_owner,
             requested_id,
             recorded_id,
@@ -132,6 +140,28 @@ impl Identity<'_> {
         leaves(self.service)
     }
 
+    /// Returns `true` if a cloud controller manager created the load balancer for the Service: its name contains the
+    /// Service's UID, or the Service's status, which authors cannot write, shows it.
+    #[must_use]
+    pub fn was_created_for(&self, actual: &ObservedLoadBalancer) -> bool {
+        let is_named = !self.is_name_chosen && actual.name == self.name;
+        is_named || actual.name == default_load_balancer_name(self.service) || self.shows(actual)
+    }
+
+    /// Returns `true` if the legacy owner tag makes the load balancer the Service's own.
+    pub(super) fn has_legacy_tag(&self, actual: &ObservedLoadBalancer) -> bool {
+        let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == self.legacy_owner;
+        is_tagged && (!self.is_legacy_owner_stated || self.was_created_for(actual))
+    }
+
+    /// Returns `true` if the load balancer was not created for the Service, and would be adopted: the provider marks it as
+    /// [adopted](ObservedLoadBalancer::adopted) when it writes the owner tags.
+    #[must_use]
+    pub fn is_adoption(&self, actual: &ObservedLoadBalancer) -> bool {
+        let has_no_owner = actual.owner_tags == OwnerTags::default();
+        actual.adopted || has_no_owner && !self.has_legacy_tag(actual) && !self.was_created_for(actual)
+    }
+
     /// Returns every name, UID and tag by which the load balancer may be found.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
@@ -141,7 +171,7 @@ impl Identity<'_> {
 
 /// Returns `true` if the load balancer has one of these addresses or host names.
 fn is_at(actual: &ObservedLoadBalancer, addresses: &[String]) -> bool {
-    let mut own = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref().or(ingress.hostname.as_ref()));
+    let mut own = actual.ingress.iter().flat_map(|ingress| [&ingress.ip, &ingress.hostname]).flatten();
     own.any(|address| addresses.contains(address))
 }
 
@@ -367,16 +397,15 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
     let is_for_this_service = actual.owner_tags.service.as_deref() == Some(identity.uid());
     let has_legacy_tag = |services: &[Arc<Service>]| owner_by_legacy_tag(actual, identity, others, services);
     match (actual.owner_tags.cluster.as_deref(), actual.owner_tags.service.as_deref()) {
-        (None, None) if actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner => {
-            match shown_by_another(actual, identity, others) {
-                Some(name) => belongs_to(&name),
-                None => Claim::LegacyTagged,
-            }
-        }
+        (None, None) if identity.has_legacy_tag(actual) => match shown_by_another(actual, identity, others) {
+            Some(name) => belongs_to(&name),
+            None => Claim::LegacyTagged,
+        },
         (None, None) => match has_legacy_tag(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
             owner @ (Owner::Gone | Owner::Unknown) => {
-                let adoption = match ((others.adopts)(actual), actual.name == identity.name) {
+                let is_meant = actual.name == identity.name || identity.requests(actual) == Some(true);
+                let adoption = match ((others.adopts)(actual), is_meant) {
                     (Adoption::Adopt | Adoption::RefuseUnless(_), false) => Adoption::Refuse,
                     (adoption, _) => adoption,
                 };

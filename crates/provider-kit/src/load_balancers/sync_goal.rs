@@ -95,9 +95,7 @@ fn is_to_be_tagged(actual: &ObservedLoadBalancer, identity: &Identity<'_>, chang
 impl Identity<'_> {
     /// Returns `true` if the load balancer carries the Service's owner tags, or no owner tags and its legacy owner tag.
     pub(super) fn owns(&self, actual: &ObservedLoadBalancer) -> bool {
-        let has_legacy_tag_alone = actual.owner_tags == OwnerTags::default()
-            && actual.legacy_owner.is_some()
-            && actual.legacy_owner == self.legacy_owner;
+        let has_legacy_tag_alone = actual.owner_tags == OwnerTags::default() && self.has_legacy_tag(actual);
         has_legacy_tag_alone || actual.owner_tags.service.as_deref() == Some(self.uid())
     }
 }

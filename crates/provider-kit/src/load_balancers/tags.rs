@@ -42,6 +42,12 @@ pub fn tag_key(setting: &str) -> Option<&str> {
     setting.strip_prefix(TAG)
 }
 
+/// Returns a tag as people write it: `KEY=VALUE`, or `KEY` if it has no value.
+#[must_use]
+pub fn tag_text(key: &str, value: &str) -> String {
+    if value.is_empty() { key.to_owned() } else { format!("{key}={value}") }
+}
+
 /// Returns the tags among the changes, by key; those that go have no value. Owner tags are never among them: they are
 /// written when a load balancer is created or adopted, and by no setting.
 #[must_use]

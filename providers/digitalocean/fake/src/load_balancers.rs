@@ -128,6 +128,16 @@ pub(crate) fn update(model: &mut Model, request: &ApiRequest) -> Answer {
     ok(json!({"load_balancer": after}))
 }
 
+pub(crate) fn remove_droplets(model: &mut Model, request: &ApiRequest) -> Answer {
+    let mut after = model.changeable(request)?.clone();
+    let gone = request.body["droplet_ids"].as_array().ok_or_else(|| invalid("droplet_ids are missing"))?;
+    after["droplet_ids"].as_array_mut().into_iter().for_each(|ids| ids.retain(|id| !gone.contains(id)));
+    let owned = Owned { account: request.project.clone(), object: after };
+    model.load_balancers.insert(request.id().to_owned(), owned);
+    model.begin(request.id(), request, model.options.change_time);
+    Ok(Reply::empty(204))
+}
+
 pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     named(&model.load_balancers, request)?;
     model.load_balancers.remove(request.id());

@@ -1,7 +1,7 @@
 //! Tags, and the load balancers that have them.
 
 use fake_cloud::Reply;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::model::{Answer, ApiRequest, Model, invalid, not_found};
 
@@ -18,6 +18,18 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
+    change_resources(model, request, |tags, tag| {
+        if !tags.iter().any(|it| it == tag) {
+            tags.push(tag.into());
+        }
+    })
+}
+
+pub(crate) fn remove_resources(model: &mut Model, request: &ApiRequest) -> Answer {
+    change_resources(model, request, |tags, tag| tags.retain(|it| it != tag))
+}
+
+fn change_resources(model: &mut Model, request: &ApiRequest, change: fn(&mut Vec<Value>, &str)) -> Answer {
     let tag = request.id().replace("%3A", ":");
     if !model.tags.contains(&(request.project.clone(), tag.clone())) {
         return Err(not_found());
@@ -29,10 +41,7 @@ pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
         }
         let owned =
             model.load_balancers.get_mut(id).filter(|it| it.account == request.project).ok_or_else(not_found)?;
-        let tags = owned.object["tags"].as_array_mut();
-        tags.into_iter()
-            .filter(|tags| !tags.iter().any(|it| *it == tag))
-            .for_each(|tags| tags.push(tag.clone().into()));
+        owned.object["tags"].as_array_mut().into_iter().for_each(|tags| change(tags, &tag));
     }
     Ok(Reply::empty(204))
 }

@@ -1,7 +1,7 @@
 //! Settings that the API cannot change: the decision to replace a load balancer, to refuse a change, or to warn of it.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, ObservedLoadBalancer, Replacement, ResourceGraph};
+use provider_kit::load_balancers::{Attributes, Identity, ObservedLoadBalancer, Replacement, ResourceGraph};
 
 use super::spec::Spec;
 use crate::annotations as key;
@@ -79,7 +79,12 @@ pub(super) fn replacement(
 ///
 /// # Errors
 /// *Invalid*, with the annotation to set.
-pub(super) fn check(desired: &ResourceGraph, observed: &ObservedLoadBalancer, spec: &Spec, is_own: bool) -> Result<()> {
+pub(super) fn check(
+    desired: &ResourceGraph,
+    observed: &ObservedLoadBalancer,
+    spec: &Spec,
+    identity: &Identity<'_>,
+) -> Result<()> {
     let differences = differences(desired, observed, spec);
     if let Some(it) = differences.iter().find(|it| !it.is_stated) {
         let FixedDifference { annotation, has, wanted, .. } = it;
@@ -90,10 +95,23 @@ pub(super) fn check(desired: &ResourceGraph, observed: &ObservedLoadBalancer, sp
             key::ALLOW_RECREATE.key()
         )));
     }
-    if differences.is_empty() || (is_own && spec.allows_recreation) {
-        return Ok(());
+    match (differences.is_empty(), identity.is_adoption(observed)) {
+        (true, _) => Ok(()),
+        (false, true) => Err(refusal_of_adopted(observed, &differences)),
+        (false, false) if spec.allows_recreation => Ok(()),
+        (false, false) => Err(refusal(observed, &differences)),
     }
-    Err(refusal(observed, &differences))
+}
+
+fn refusal_of_adopted(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>]) -> Error {
+    let keep: Vec<_> = differences.iter().map(|it| format!("{}: {}", it.annotation, it.has)).collect();
+    Error::invalid(format!(
+        "{} was not created for this Service, so it is not replaced: set {} to keep it, or remove annotation {} to have a new \
+         one created",
+        observed.place(),
+        keep.join(" and "),
+        key::ID.key()
+    ))
 }
 
 fn refusal(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>]) -> Error {

@@ -1,5 +1,6 @@
 //! Load balancers: the Service's spec, and the particulars of this cloud. The kit does the rest.
 
+mod adoption;
 mod certificates;
 mod defaults;
 pub(crate) mod disown;
@@ -29,7 +30,7 @@ use provider_kit::transport::{Call, Priority, Transport};
 
 use self::certificates::Certificates;
 use self::defaults::StatedSettings;
-use self::object::{LoadBalancer, OTHER_PRODUCT, OWNER_TAGS, UNREADABLE};
+use self::object::{LoadBalancer, OTHER_PRODUCT, UNREADABLE};
 use self::spec::{Certificate, Spec};
 use crate::annotations as key;
 use crate::api::Api;
@@ -112,10 +113,8 @@ impl DigitalOceanLoadBalancers {
 
     /// Returns `true` for a load balancer with the tag of another cluster.
     fn is_of_another_cluster(&self, observed: &ObservedLoadBalancer) -> bool {
-        let settings = observed.graph.as_ref().and_then(ResourceGraph::balancer_attributes);
-        let tags = settings.and_then(|it| it.get("tags")).and_then(|tags| tags.as_array());
-        let mut tags = tags.into_iter().flatten().filter_map(|tag| tag.as_str());
-        tags.any(|tag| tag.starts_with("k8s:") && Some(tag) != self.config.cluster_tag().as_deref())
+        let cluster = self.config.cluster_tag();
+        adoption::tags(observed).iter().any(|tag| tag.starts_with("k8s:") && Some(tag) != cluster.as_ref())
     }
 
     /// Refuses to sync a load balancer that the Service shows, while its annotation names another one that does not exist.
@@ -133,9 +132,10 @@ impl DigitalOceanLoadBalancers {
     /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
     /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
     /// annotation has the ID, too, or this process has deleted it.
-    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+    async fn check_requested_exists(&self, identity: &Identity<'_>) -> Result<()> {
         let Some(id) = &identity.requested_id else { return Ok(()) };
-        let is_ours = self.api().requested.was_deleted(id) || requested::was_created(identity.service, id);
+        let was_deleted = self.api().requested.was_deleted(id, identity.uid());
+        let is_ours = was_deleted || requested::was_created(identity.service, id);
         if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
             return Ok(());
         }
@@ -153,23 +153,15 @@ impl DigitalOceanLoadBalancers {
 
     /// Deletes a load balancer. An answer of the API that confirms the deletion needs no control read, for which the machines
     /// of the cluster may be missing.
-    async fn remove(&self, id: &str) -> Result<Applied> {
+    async fn remove(&self, id: &str, identity: &Identity<'_>) -> Result<Applied> {
         let applied = match self.api().http.send(Call::delete(LoadBalancer::PATHS.item, &[id])).await {
             Ok(_) => Applied::ReadAgain,
             Err(error) if error.is_not_found() => Applied::Gone,
             Err(error) => return Err(error),
         };
         self.api().passing.forget(id);
-        self.api().requested.note_deletion(id);
+        self.api().requested.note_deletion(id, identity.uid());
         Ok(applied)
-    }
-
-    /// Adds the owner tags that a load balancer lacks.
-    async fn tag(&self, id: &str, owner: &OwnerTags) -> Result<()> {
-        for tag in OWNER_TAGS.among(owner, Vec::new()) {
-            crate::tags::add(self.api(), &tag, &[id.to_owned()]).await?;
-        }
-        Ok(())
     }
 }
 
@@ -202,7 +194,14 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         // A load balancer of the Go program whose ID the Service has lost is found by its name when it is deleted.
         let legacy_name = || is_leaving(service).then(|| default_load_balancer_name(service));
         let legacy_owner = id.clone().or_else(legacy_name);
-        Naming { name: name_of(service), legacy_owner, requested_id: id, ..Naming::of(service) }
+        Naming {
+            name: name_of(service),
+            is_name_chosen: key::NAME.text_on(service).is_some(),
+            is_legacy_owner_stated: id.is_some(),
+            legacy_owner,
+            requested_id: id,
+            ..Naming::of(service)
+        }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
@@ -259,13 +258,13 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         identity: &Identity<'_>,
         spec: &Spec,
     ) -> Result<ResourceGraph> {
+        self.check_adoption(identity, observed)?;
         // A sync of targets alone has no settings.
         if desired.balancer_attributes().is_none() {
             return Ok(desired);
         }
         self.check_requested(identity, observed)?;
-        let is_own = observed.owner_tags == identity.owner_tags() || observed.legacy_owner == identity.legacy_owner;
-        fixed::check(&desired, observed, spec, is_own)?;
+        fixed::check(&desired, observed, spec, identity)?;
         for warning in fixed::ignored(observed, spec) {
             self.deduplicator.warn(true, EventSubject::Service(identity.service), "SettingIgnored", &warning);
         }
@@ -278,13 +277,19 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             return Adoption::Refuse;
         }
         match self.is_of_another_cluster(observed) {
-            true => Adoption::RefuseUnless(format!(
-                "or set annotation {}: {} if it is this cluster's",
-                key::ID.key(),
-                observed.id
-            )),
+            true => Adoption::RefuseUnless(
+                "and remove the tag k8s:… of the other cluster if it is this cluster's".to_owned(),
+            ),
             false => Adoption::Adopt,
         }
+    }
+
+    fn adoption_tags(&self, observed: &ObservedLoadBalancer) -> Vec<String> {
+        adoption::tags(observed)
+    }
+
+    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+        self.check_requested_exists(identity).await
     }
 
     fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
@@ -318,10 +323,10 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let (before, after) = (change.actual, change.outcome_of_all());
         if before.is_none() {
-            self.check_creation(change.identity).await?;
+            self.check_requested_exists(change.identity).await?;
         }
         if let (Some(before), None) = (before, &after) {
-            return self.remove(&before.id).await;
+            return self.remove(&before.id, change.identity).await;
         }
         let (Some(before), Some(after)) = (before, after) else { return self.objects.apply(change).await };
         if let State::Failed(text) = &before.state
@@ -334,10 +339,14 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         {
             return Ok(Applied::PlanAgain(Box::new(before.clone())));
         }
-        if change.operations.iter().any(|it| matches!(it, Operation::Tag)) {
-            self.tag(&before.id, &change.identity.owner_tags()).await?;
+        if change.operations.contains(&Operation::Untag) {
+            return self.release(before, change.identity).await;
+        }
+        if change.operations.contains(&Operation::Tag) {
+            self.tag(before, change.identity).await?;
             if change.operations.len() == 1 {
-                return Ok(Applied::all(change, after));
+                let adopted = change.identity.is_adoption(before);
+                return Ok(Applied::all(change, ObservedLoadBalancer { adopted, ..after }));
             }
         }
         self.objects.apply(change).await

@@ -1,7 +1,7 @@
 //! A load balancer, as the API reads and writes it.
 
 use provider_kit::load_balancers::{Field, Object, ObservedLoadBalancer, Paths, Resource, State, Targets, numeric};
-use provider_kit::text_tags::TextTags;
+use provider_kit::text_tags::{ADOPTED, TextTags};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -221,6 +221,7 @@ impl Object for LoadBalancer {
             id: self.id.clone(),
             name: self.name.clone(),
             owner_tags: OWNER_TAGS.take_from(&mut self.tags.clone()),
+            adopted: self.tags.iter().any(|tag| tag == ADOPTED),
             // The Go program writes the ID into an annotation of the Service.
             legacy_owner: Some(self.id.clone()),
             // A requested address is shown before traffic can reach it.

@@ -1,6 +1,6 @@
 //! The load balancer that the annotation of a Service names by its ID.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Error, Service};
 use parking_lot::Mutex;
@@ -43,7 +43,8 @@ pub(super) fn unknown(id: &str, what_to_do: &str) -> Error {
 #[derive(Debug, Default)]
 pub(crate) struct RequestedIds {
     unknown: Mutex<BTreeSet<String>>,
-    deleted: Mutex<BTreeSet<String>>,
+    /// The Service's UID, by the ID of the load balancer that was deleted for it.
+    deleted: Mutex<BTreeMap<String, String>>,
 }
 
 impl RequestedIds {
@@ -62,13 +63,13 @@ impl RequestedIds {
         self.unknown.lock().contains(id)
     }
 
-    /// Stores that this process has deleted a load balancer.
-    pub(super) fn note_deletion(&self, id: &str) {
-        self.deleted.lock().insert(id.to_owned());
+    /// Stores that this process has deleted a load balancer of the Service with this UID.
+    pub(super) fn note_deletion(&self, id: &str, uid: &str) {
+        self.deleted.lock().insert(id.to_owned(), uid.to_owned());
     }
 
-    /// Returns `true` if this process has deleted the load balancer.
-    pub(super) fn was_deleted(&self, id: &str) -> bool {
-        self.deleted.lock().contains(id)
+    /// Returns `true` if this process has deleted the load balancer of the Service with this UID.
+    pub(super) fn was_deleted(&self, id: &str, uid: &str) -> bool {
+        self.deleted.lock().get(id).is_some_and(|of| of == uid)
     }
 }

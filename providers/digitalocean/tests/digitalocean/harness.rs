@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
 use provider_digitalocean::config::Config;
@@ -20,6 +20,7 @@ pub(crate) struct Harness {
     pub(crate) fake: Fake,
     pub(crate) cluster: ScriptedCluster,
     variables: Vec<(String, String)>,
+    adoptable_tag: Option<AdoptableTag>,
 }
 
 impl Harness {
@@ -28,7 +29,7 @@ impl Harness {
         let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
         let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let harness = Self { fake, cluster: ScriptedCluster::default(), variables };
+        let harness = Self { fake, cluster: ScriptedCluster::default(), variables, adoptable_tag: None };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(&harness.fake.add_droplet(name)));
         harness
     }
@@ -39,8 +40,15 @@ impl Harness {
         self
     }
 
+    /// Requires a tag on load balancers that Services adopt.
+    pub(crate) fn requiring(mut self, tag: &str) -> Self {
+        self.adoptable_tag = Some(tag.parse().unwrap());
+        self
+    }
+
     pub(crate) fn setup(&self) -> Setup {
-        Setup { environment: Environment::of(self.variables.clone()), ..Setup::default() }
+        let (environment, adoptable_tag) = (Environment::of(self.variables.clone()), self.adoptable_tag.clone());
+        Setup { environment, adoptable_tag, ..Setup::default() }
     }
 
     /// Returns the provider as the program creates it; nothing is sent yet.

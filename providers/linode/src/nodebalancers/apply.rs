@@ -8,13 +8,14 @@ use provider_kit::load_balancers::{
     Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
     ResourceKey, Targets, check_account,
 };
+use provider_kit::text_tags::ADOPTED;
 use provider_kit::transport::Call;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
 use super::object::{Backend, FRONTEND, NodeBalancer, OWNER_TAGS, POOL};
 use super::spec::{NodeBalancerSpec, PortSpec, Subnet};
-use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
+use super::{ALL, CONFIGS, NodeBalancers, ONE, adoption, firewall};
 use crate::annotations as key;
 
 /// Settings that the engine compares, but that are not fields of the request.
@@ -31,8 +32,7 @@ impl NodeBalancers {
             return self.remove(actual, change.identity, spec).await;
         }
         if change.operations.contains(&Operation::Untag) {
-            self.untag(actual).await?;
-            return Ok(Applied::Protected);
+            return self.release(actual, change.identity, spec).await;
         }
         self.update(change, actual, spec).await
     }
@@ -41,12 +41,7 @@ impl NodeBalancers {
     /// firewall is attached, so that no traffic bypasses the ACL.
     async fn create(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let identity = change.identity;
-        if let Some(id) = &identity.requested_id {
-            let annotation = key::ID.key();
-            return Err(Error::invalid(format!(
-                "annotation {annotation}: there is no NodeBalancer {id} in this account; remove the annotation to have one created"
-            )));
-        }
+        adoption::check_requested_exists(identity)?;
         let graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
         if self.cluster.nodes().is_none_or(|nodes| nodes.is_empty()) {
             return Err(Error::other("no nodes available: a NodeBalancer is created when the cluster has a Node"));
@@ -136,7 +131,9 @@ impl NodeBalancers {
             } else {
                 actual.labels.keys().cloned().collect()
             };
-            let mut body = json!({"label": actual.name, "tags": OWNER_TAGS.among(&owner, tags)});
+            let mark = identity.is_adoption(actual).then(|| ADOPTED.to_owned());
+            let tags = OWNER_TAGS.among(&owner, tags.into_iter().chain(mark).collect());
+            let mut body = json!({"label": actual.name, "tags": tags});
             body["client_conn_throttle"] = settings.get("client_conn_throttle").cloned().unwrap_or_default();
             api.http.send(Call::put(ONE, &[&actual.id]).json(&stated(body))).await?;
         }
@@ -159,7 +156,8 @@ impl NodeBalancers {
         if had.is_some() && wants.is_none() {
             self.delete_firewall(actual).await?;
         }
-        Ok(Applied::all(change, outcome))
+        let adopted = identity.is_adoption(actual);
+        Ok(Applied::all(change, ObservedLoadBalancer { adopted, ..outcome }))
     }
 
     /// Reports a firewall that stays attached, because an annotation may not be what attached it.
@@ -193,7 +191,7 @@ impl NodeBalancers {
         }
     }
 
-    async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
+    pub(super) async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let there = firewall::of(&self.source.api, &actual.id).await?;
         for firewall in there.iter().filter(|it| it.is_own(actual)) {
             firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
@@ -336,7 +334,7 @@ impl NodeBalancers {
         }
     }
 
-    async fn untag(&self, actual: &ObservedLoadBalancer) -> Result<()> {
+    pub(super) async fn untag(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let tags: Vec<_> = actual.labels.keys().collect();
         self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
     }

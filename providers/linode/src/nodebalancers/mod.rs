@@ -1,5 +1,6 @@
 //! NodeBalancers as a cloud for the engine of provider-kit: specs of Services, lookup and reads.
 
+mod adoption;
 mod apply;
 mod firewall;
 mod fixed;
@@ -21,8 +22,9 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::inventory::SharedPriority;
 use provider_kit::key_pair::KeyPair;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness, Naming,
-    Notice, ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
+    Adoption, Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, NameUniqueness,
+    Naming, Notice, ObservedLoadBalancer, OwnerTags, Published, Query, ResourceGraph, ResourceKey, Scope, Targets,
+    check_adoption,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
@@ -281,6 +283,7 @@ impl LoadBalancerCloud for NodeBalancers {
         Naming {
             name: format!("{}-{}", self.config.prefix, &sha256_hex(uid.as_bytes())[..12]),
             legacy_owner: legacy_owner(service),
+            is_legacy_owner_stated: requested_id(service).is_some(),
             requested_id: requested_id(service),
             ..Naming::of(service)
         }
@@ -347,11 +350,15 @@ impl LoadBalancerCloud for NodeBalancers {
         identity: &Identity<'_>,
         spec: &NodeBalancerSpec,
     ) -> Result<ResourceGraph> {
+        check_adoption(observed, identity, self.config.adoptable_tag.as_ref(), &self.adoption_tags(observed))?;
         // A sync of targets alone has no settings.
         if desired.balancer_attributes().is_none() {
             return Ok(desired);
         }
         self.check_requested(identity, observed)?;
+        if identity.is_adoption(observed) {
+            desired = adoption::with_own_tags(desired, observed);
+        }
         fixed::check(&desired, observed)?;
         for (reason, text) in fixed::ignored(&desired, observed, spec) {
             self.deduplicator.warn(true, EventSubject::Service(identity.service), reason, &text);
@@ -366,6 +373,15 @@ impl LoadBalancerCloud for NodeBalancers {
             }
         }
         Ok(desired)
+    }
+
+    /// Adopts a NodeBalancer that the Service names by its ID.
+    fn adopts(&self, _: &ObservedLoadBalancer, _: &Identity<'_>) -> Adoption {
+        Adoption::Adopt
+    }
+
+    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+        adoption::check_requested_exists(identity)
     }
 
     fn target_annotations(&self) -> &[String] {

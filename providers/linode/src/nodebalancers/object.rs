@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use cloud_provider::{LoadBalancerIngress, Result, Service};
 use provider_kit::load_balancers::{Attributes, Field, ObservedLoadBalancer, Resource, ResourceGraph, Targets};
 use provider_kit::status::shown;
-use provider_kit::text_tags::TextTags;
+use provider_kit::text_tags::{ADOPTED, TextTags};
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::{self as key, Protocol};
@@ -209,6 +209,8 @@ impl NodeBalancer {
     /// Converts the NodeBalancer to what the engine compares, without its resources.
     pub(crate) fn into_actual(mut self) -> ObservedLoadBalancer {
         let owner_tags = OWNER_TAGS.take_from(&mut self.tags);
+        let adopted = self.tags.iter().any(|tag| tag == ADOPTED);
+        self.tags.retain(|tag| tag != ADOPTED);
         let hostname = self.hostname.clone().filter(|name| !name.is_empty());
         let entry = |ip: String| LoadBalancerIngress { hostname: hostname.clone(), ..ObservedLoadBalancer::ip(&ip) };
         ObservedLoadBalancer {
@@ -216,6 +218,7 @@ impl NodeBalancer {
             ingress: self.ipv4.clone().into_iter().chain(self.ipv6_address()).map(entry).collect(),
             name: self.label.unwrap_or_default(),
             owner_tags,
+            adopted,
             labels: self.tags.into_iter().map(|tag| (tag, String::new())).collect(),
             legacy_owner: self.ipv4.as_deref().map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
             ..ObservedLoadBalancer::default()
@@ -225,6 +228,7 @@ impl NodeBalancer {
     fn settings(&self, firewall_id: Option<u64>) -> Settings {
         let mut tags = self.tags.clone();
         let _ = OWNER_TAGS.take_from(&mut tags);
+        tags.retain(|tag| tag != ADOPTED);
         Settings {
             region: self.region.clone(),
             kind: self.kind.clone(),

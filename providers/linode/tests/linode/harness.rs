@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service, Setup,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::Builder;
 use provider_linode::config::Config;
@@ -26,6 +26,7 @@ pub(crate) struct Harness {
     pub(crate) shutdown: CancellationToken,
     variables: Vec<(String, String)>,
     flags: Vec<(String, String)>,
+    adoptable_tag: Option<AdoptableTag>,
 }
 
 impl Harness {
@@ -40,6 +41,7 @@ impl Harness {
             shutdown: CancellationToken::new(),
             variables,
             flags: Vec::new(),
+            adoptable_tag: None,
         };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
         harness
@@ -52,10 +54,17 @@ impl Harness {
         self
     }
 
+    /// Requires a tag on NodeBalancers that Services adopt.
+    pub(crate) fn requiring(mut self, tag: &str) -> Self {
+        self.adoptable_tag = Some(tag.parse().unwrap());
+        self
+    }
+
     pub(crate) fn setup(&self) -> Setup {
         let (environment, flags) = (Environment::of(self.variables.clone()), Environment::of(self.flags.clone()));
         let cluster_cidr = Some("10.244.0.0/16".to_owned());
-        Setup { environment, flags, cluster_cidr, ..Setup::default() }
+        let adoptable_tag = self.adoptable_tag.clone();
+        Setup { environment, flags, cluster_cidr, adoptable_tag, ..Setup::default() }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod adoption;
 mod configuration;
 mod contract;
 mod firewalls;

@@ -61,6 +61,7 @@ pub(crate) fn balancers(
         annotates_id: true,
         outlives: security_group::has_resource,
         price: &["provider", "flavor_id", "availability_zone"],
+        ..Options::default()
     };
     let cloud = OctaviaLoadBalancers(Project::new(services.clone(), config, ports, events));
     LoadBalancerEngine::of(cloud, Arc::new(NovaServers(services.clone())), options)

@@ -46,10 +46,10 @@ pub use orphans::{
     orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else,
 };
 pub use ownership::{
-    drift_is_repaired_at_the_next_sync, moved_services_stay_reachable_and_leave_nothing_behind,
-    settings_of_the_creation_that_change_are_done_or_refused, tags_of_users_never_touch_owner_tags,
-    things_of_others_stay_as_they_are, twins_of_load_balancers_stay_and_are_reported,
-    unowned_load_balancers_are_adopted_or_refused,
+    adopted_load_balancers_outlive_their_services, drift_is_repaired_at_the_next_sync,
+    moved_services_stay_reachable_and_leave_nothing_behind, settings_of_the_creation_that_change_are_done_or_refused,
+    tags_of_users_never_touch_owner_tags, things_of_others_stay_as_they_are,
+    twins_of_load_balancers_stay_and_are_reported, unowned_load_balancers_are_adopted_or_refused,
 };
 pub use refusals::{refused_quota_is_reported_and_tried_again, throttled_program_waits_as_long_as_the_cloud_asks};
 pub use silence::steady_cluster_restart_and_flapping_node_change_nothing;

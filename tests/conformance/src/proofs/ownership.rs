@@ -265,3 +265,47 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
         program.stop().await;
     });
 }
+
+/// A load balancer that was created by other means, and that a Service names, outlives the Service, and no other Service that
+/// names it takes the ports and targets from the first one.
+///
+/// # Panics
+/// If it does not hold.
+pub fn adopted_load_balancers_outlive_their_services(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        harness.join(1..=2).await;
+        let Some(patch) = cloud.add_alternative() else { return };
+        let by_hand = cloud.load_balancers();
+        if by_hand.is_empty() {
+            return;
+        }
+        harness.user.create_service("web", &[80]).await;
+        harness.user.patch_service("web", &patch).await;
+        settled(&harness).await.stop().await;
+        let address = harness.address("web");
+        let serves = |it: &crate::LoadBalancerFacts| {
+            it.address == address && it.targets.len() == 2 && it.ports.iter().any(|(port, ..)| *port == 80)
+        };
+        assert!(cloud.load_balancers().len() == 1 && cloud.load_balancers().iter().all(serves), "it is adopted");
+
+        harness.user.create_service("evil", &[81]).await;
+        harness.user.patch_service("evil", &patch).await;
+        let program = harness.start().await.expect("a start");
+        minutes(15).await;
+        assert!(cloud.load_balancers().iter().any(serves), "another Service names it: {:?}", cloud.load_balancers());
+        harness.user.delete_service("evil").await;
+        minutes(15).await;
+        assert!(cloud.load_balancers().iter().any(serves), "the other Service is gone: {:?}", cloud.load_balancers());
+        program.stop().await;
+
+        // After a restart, the cloud alone tells that it was adopted.
+        let program = harness.start().await.expect("a start");
+        harness.user.delete_service("web").await;
+        harness.settle().await;
+        program.stop().await;
+        let left = cloud.load_balancers();
+        assert!(left.len() == 1 && left[0].service_uid.is_none() && left[0].targets.is_empty(), "{left:?}");
+        assert!(left[0].ports.is_subset(&by_hand[0].ports) || left[0].ports.len() <= 1, "{left:?}");
+    });
+}

@@ -53,6 +53,7 @@ fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider
         fence: Fence::closed("check changes nothing"),
         environment: Environment::of_process().offline(),
         cluster_cidr: Some(configuration.route.cluster_cidr),
+        adoptable_tag: configuration.cloud.adoptable_tag,
         flags: configuration.cloud.flags,
         ..Setup::default()
     };

@@ -119,6 +119,7 @@ fn closed(configuration: &Configuration, timeout: Duration) -> Setup {
         environment: Environment::of_process(),
         cluster_cidr: Some(configuration.route.cluster_cidr.clone()),
         user_agent: configuration.cloud.user_agent.clone(),
+        adoptable_tag: configuration.cloud.adoptable_tag.clone(),
         call_timeout: Some(timeout),
         flags: configuration.cloud.flags.clone(),
         ..Setup::default()

@@ -189,3 +189,48 @@ async fn adopted_load_balancer_is_released_and_not_deleted() {
     let left = town.cloud.one(&id);
     assert_eq!((left.owner_tags, left.graph), (OwnerTags::default(), Some(with_targets(&["a"]))));
 }
+
+/// Returns a town in which an annotation is the legacy owner tag, and a load balancer made by hand whose ID a Service names.
+fn stated_by_an_author(town: &Town, name: &str, shows: bool) -> (Service, String) {
+    town.cloud.state().states_legacy_owner = true;
+    let id = town.cloud.add(name, OwnerTags::default(), Some("legacy-s1"), with_targets(&["a"]));
+    let mut service = wants_web(town, "s1");
+    service.metadata.annotations.get_or_insert_default().insert("id".to_owned(), id.clone());
+    if shows {
+        let status = serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+        service.status = Some(serde_json::from_value(status).unwrap());
+    }
+    (service, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn legacy_owner_tag_that_an_author_states_is_an_adoption_unless_the_status_or_the_name_proves_it() {
+    for (name, shows, is_taken) in [("theirs", false, false), ("theirs", true, true), ("as1", false, true)] {
+        let town = Town::default();
+        let (service, id) = stated_by_an_author(&town, name, shows);
+        let outcome = town.balancers.ensure(town.request(&service)).await;
+        assert_eq!(outcome.is_ok(), is_taken, "{name} {shows}: {outcome:?}");
+        if !is_taken {
+            assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
+            town.balancers.delete(town.request(&service)).await.unwrap();
+            assert_eq!(town.cloud.one(&id).id, id, "it is not deleted");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_tag_is_not_adopted() {
+    for (label, is_adopted) in [("team", false), ("adoptable", true)] {
+        let town = Town::requiring("adoptable");
+        town.cloud.state().adopts = true;
+        let service = wants_web(&town, "s1");
+        let id = town.cloud.add("web", OwnerTags::default(), None, with_targets(&["a"]));
+        town.cloud.label(&id, label);
+        let outcome = town.balancers.ensure(town.request(&service)).await;
+        assert_eq!(outcome.is_ok(), is_adopted, "{label}: {outcome:?}");
+        if let Err(error) = outcome {
+            let expected = "give it the tag adoptable, which --adoptable-load-balancer-tag requires";
+            assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{AdoptableTag, Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{
@@ -37,6 +37,9 @@ pub(super) struct State {
     pub(super) haunted: bool,
     pub(super) most_targets: Option<usize>,
     pub(super) adopts: bool,
+    /// If set, the legacy owner tag is made from an annotation.
+    pub(super) states_legacy_owner: bool,
+    pub(super) adoptable_tag: Option<AdoptableTag>,
     /// The number of creations that fail, and whether the load balancer is created all the same.
     pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
@@ -95,6 +98,11 @@ impl Small {
         };
         state.balancers.insert(id.clone(), actual);
         id
+    }
+
+    /// Adds a label to a load balancer.
+    pub(super) fn label(&self, id: &str, label: &str) {
+        self.state().balancers.get_mut(id).unwrap().labels.insert(label.to_owned(), String::new());
     }
 
     pub(super) fn one(&self, id: &str) -> ObservedLoadBalancer {
@@ -174,7 +182,8 @@ fn name(operation: &Operation) -> String {
 impl Small {
     fn balancers(&self) -> LoadBalancerEngine {
         let outlives = |resource: &ResourceKey| matches!(resource, ResourceKey::CreatedBefore(_));
-        LoadBalancerEngine::of(self.clone(), Arc::new(self.clone()), Options { outlives, ..Options::default() })
+        let options = Options { outlives, adoptable_tag: self.state().adoptable_tag.clone(), ..Options::default() };
+        LoadBalancerEngine::of(self.clone(), Arc::new(self.clone()), options)
     }
 
     async fn of_service(&self, identity: &Identity<'_>) -> Vec<ObservedLoadBalancer> {
@@ -232,6 +241,8 @@ impl LoadBalancerCloud for Small {
             name: annotations.get("name").cloned().unwrap_or_else(|| format!("a{uid}")),
             legacy_owner: Some(format!("legacy-{uid}")),
             writes_legacy_owner: true,
+            is_legacy_owner_stated: self.state().states_legacy_owner,
+            is_name_chosen: annotations.contains_key("name"),
             requested_id: annotations.get("id").cloned(),
             kind: if annotations.contains_key("network") { "network" } else { "" },
             ..Naming::of(service)
@@ -361,6 +372,15 @@ impl Default for Town {
 }
 
 impl Town {
+    /// Returns a town in which a load balancer needs this tag to be adopted.
+    pub(super) fn requiring(tag: &str) -> Self {
+        let mut town = Self::default();
+        town.cloud.state().adoptable_tag = Some(tag.parse().unwrap());
+        town.balancers = town.cloud.balancers();
+        town.balancers.set_caches(town.cached.clone());
+        town
+    }
+
     /// Returns a Service that the cluster's cache contains, with its desired state.
     pub(super) fn service(&self, uid: &str, wanted: ResourceGraph) -> Service {
         let service: Service = serde_json::from_value(serde_json::json!({

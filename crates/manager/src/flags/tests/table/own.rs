@@ -8,7 +8,14 @@ use super::*;
 use crate::flags::{HealthListener, OnCloudConfigChange, ValidationAction};
 
 /// Rows of all sections of `--help`.
-pub(super) const OWN: [Row; 18] = [
+pub(super) const OWN: [Row; 19] = [
+    row(
+        "adoptable-load-balancer-tag",
+        "string",
+        "",
+        &["--adoptable-load-balancer-tag=team=web"],
+        Opt(|config| config.cloud.adoptable_tag.as_ref().is_some_and(|tag| tag.to_string() == "team=web")),
+    ),
     row("adopt-nodes", "bool", "false", &["--adopt-nodes"], Opt(|config| config.options.node.adopt)),
     row(
         "api-server-candidates",

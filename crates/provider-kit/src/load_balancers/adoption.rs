@@ -1,0 +1,42 @@
+//! The adoption of a load balancer that a Service names, and that was not created for it.
+
+use cloud_provider::{AdoptableTag, Error, Result};
+
+use super::model::ObservedLoadBalancer;
+use super::ownership::Identity;
+
+/// Refuses to adopt a load balancer that serves somebody, in a cloud where all of its ports and targets would be replaced.
+/// The tag that an administrator [requires](super::Options::adoptable_tag) permits it; `tags` are those of the load balancer.
+///
+/// # Errors
+/// *Invalid*, with what to do.
+pub fn check_adoption(
+    observed: &ObservedLoadBalancer,
+    identity: &Identity<'_>,
+    required: Option<&AdoptableTag>,
+    tags: &[String],
+) -> Result<()> {
+    let is_permitted = required.is_some_and(|required| required.is_among(tags.iter().map(String::as_str)));
+    if observed.adopted || is_permitted || !identity.is_adoption(observed) || observed.targets().is_empty() {
+        return Ok(());
+    }
+    let permission = match required {
+        Some(tag) => format!("give it the tag {tag}"),
+        None => "set --adoptable-load-balancer-tag, and give it that tag".to_owned(),
+    };
+    Err(Error::invalid(format!(
+        "{} is in use: it has targets, and was not created for this Service; its ports and targets would be replaced. Remove its \
+         targets, or {permission}",
+        observed.place()
+    )))
+}
+
+/// Returns the text of the event that tells a user that an adopted load balancer stays.
+#[must_use]
+pub fn stays(observed: &ObservedLoadBalancer) -> String {
+    format!(
+        "{} was not created for this Service, so it stays without the ports and targets of the Service; delete it by hand if it \
+         is no longer needed",
+        observed.place()
+    )
+}
