@@ -134,11 +134,14 @@ provider_kit::declare! {
 
     /// ID of the load balancer. The controller sets it when it creates one. Set it yourself to have an existing load
     /// balancer adopted.
-    pub ID: String = "kubernetes.digitalocean.com/load-balancer-id", kind(IDS);
+    pub ID: String = "kubernetes.digitalocean.com/load-balancer-id", kind(IDS),
+        reaches("adopt any load balancer of the account that has no owner and no targets");
     /// Stops managing the load balancer: it is no longer created, changed or deleted.
-    pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false");
+    pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false"),
+        reaches("leave behind a load balancer that you pay for");
     /// Admits traffic to the Service in the worker firewall.
-    pub FIREWALL_MANAGED: bool = "kubernetes.digitalocean.com/firewall-managed", default("true"), lenient();
+    pub FIREWALL_MANAGED: bool = "kubernetes.digitalocean.com/firewall-managed", default("true"), lenient(),
+        reaches("decide if the worker firewall admits everybody to its ports");
 }
 
 provider_kit::declare! {
@@ -146,28 +149,35 @@ provider_kit::declare! {
     pub ALL: "service.beta.kubernetes.io/do-loadbalancer-";
 
     /// Name of the load balancer. A later change renames it.
-    pub NAME: String = "name", kind(NAMES), default_description("`a` and the Service's UID");
+    pub NAME: String = "name", kind(NAMES), default_description("`a` and the Service's UID"),
+        reaches("adopt any load balancer of the account of that name that has no owner and no targets");
     /// Type of the load balancer. A later change needs `allow-recreate`.
     pub TYPE: LoadBalancerType = "type", default_description("`DEFAULT_LB_TYPE`");
     /// Network from which clients reach the load balancer. A later change needs `allow-recreate`.
     pub NETWORK: Network = "network", default("EXTERNAL");
     /// Permits the replacement of the load balancer, with another address, if another type or network requires it. The
     /// new load balancer works before the old one is deleted. Not an annotation of the Go program.
-    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false"),
+        reaches("have the Service's own load balancer replaced, with another address");
     /// Permits an interruption, in addition to `allow-recreate`: the old load balancer is deleted first, because the new
     /// one needs its address. Not an annotation of the Go program.
-    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false"),
+        reaches("have the Service's own load balancer deleted before a new one is created");
     /// Address families of a new load balancer. A later change has no effect, and gets a warning.
     pub NETWORK_STACK: NetworkStack = "network-stack",
         default_description("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
     /// Subnet of a new load balancer. A later change has no effect, and gets a warning.
-    pub SUBNET: String = "subnet-uuid";
+    pub SUBNET: String = "subnet-uuid",
+        reaches("use any subnet of the VPC");
     /// Your own address for a new load balancer. A later change has no effect, and gets a warning.
-    pub IP: Ipv4Addr = "ip", default_description("`spec.loadBalancerIP`");
+    pub IP: Ipv4Addr = "ip", default_description("`spec.loadBalancerIP`"),
+        reaches("use any reserved address of the account that is free");
     /// Size by name. Not together with `size-unit`.
-    pub SIZE_SLUG: String = "size-slug", kind(SIZES);
+    pub SIZE_SLUG: String = "size-slug", kind(SIZES),
+        reaches("pay for the largest size");
     /// Size in nodes of the load balancer; 0 means unset. A load balancer is resized at most once an hour.
-    pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), default_description("the API's: `1`");
+    pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), default_description("the API's: `1`"),
+        reaches("pay for up to 200 nodes of a load balancer");
     /// Protocol of all TCP ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Ports that accept HTTP.
@@ -181,9 +191,11 @@ provider_kit::declare! {
     /// Passes TLS through to the targets.
     pub TLS_PASSTHROUGH: bool = "tls-passthrough", default("false"), lenient();
     /// ID of the certificate.
-    pub CERTIFICATE_ID: String = "certificate-id";
+    pub CERTIFICATE_ID: String = "certificate-id",
+        reaches("use any certificate of the account");
     /// Name of the certificate, if no ID is given.
-    pub CERTIFICATE_NAME: String = "certificate-name";
+    pub CERTIFICATE_NAME: String = "certificate-name",
+        reaches("use any certificate of the account");
     /// Creates no DNS records for Let's Encrypt certificates.
     pub DISABLE_DNS_RECORDS: bool = "disable-lets-encrypt-dns-records", default("false");
     /// Redirects HTTP to HTTPS.

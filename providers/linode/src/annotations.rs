@@ -110,13 +110,16 @@ provider_kit::declare! {
     pub ALL: "service.beta.kubernetes.io/linode-loadbalancer-";
 
     /// ID of the NodeBalancer that the Service uses, instead of one that is created.
-    pub ID: u64 = "nodebalancer-id", kind(Kind::number(1, i64::MAX));
+    pub ID: u64 = "nodebalancer-id", kind(Kind::number(1, i64::MAX)),
+        reaches("adopt any NodeBalancer of the account that has no owner and no targets");
     /// Kind of a new NodeBalancer. A later change has no effect, and gets a warning.
     pub TYPE: NodeBalancerType = "nodebalancer-type", default_description("`--default-nodebalancer-type`"), lenient();
     /// Keeps the NodeBalancer when the Service is deleted or moves to another one.
-    pub PRESERVE: bool = "preserve", default("false"), lenient();
+    pub PRESERVE: bool = "preserve", default("false"), lenient(),
+        reaches("leave behind a NodeBalancer that you pay for");
     /// Further tags of the NodeBalancer.
-    pub TAGS: Vec<String> = "tags";
+    pub TAGS: Vec<String> = "tags",
+        reaches("set any tag but those of owners, such as one that selects objects for billing or other programs");
     /// New connections a second that a client may open; 0 is without limit.
     pub THROTTLE_LIMIT: u32 = "throttle", kind(THROTTLE), default("0");
     /// Protocol of all ports, unless `port-<number>` says otherwise.
@@ -145,9 +148,11 @@ provider_kit::declare! {
     /// Leaves out backends that fail requests of clients, too. Not with UDP.
     pub CHECK_PASSIVE: bool = "check-passive", default("true");
     /// Reserved address of a new NodeBalancer. A later change has no effect.
-    pub RESERVED_IP: Ipv4Addr = "reserved-ipv4";
+    pub RESERVED_IP: Ipv4Addr = "reserved-ipv4",
+        reaches("use any reserved address of the account that is free");
     /// Keeps the reserved address when the NodeBalancer is deleted.
-    pub RETAIN_IP: bool = "retain-reserved-ipv4", default("true"), lenient();
+    pub RETAIN_IP: bool = "retain-reserved-ipv4", default("true"), lenient(),
+        reaches("release a reserved address for ever");
     /// The status of the Service has the host name only.
     pub HOSTNAME_ONLY: bool = "hostname-only-ingress", default_description("`LINODE_HOSTNAME_ONLY_INGRESS`"), lenient();
     /// The status of the Service has the IPv6 address, too.
@@ -155,25 +160,35 @@ provider_kit::declare! {
     /// Backends are the public IPv6 addresses of the Nodes.
     pub IPV6_BACKENDS: bool = "enable-ipv6-backends", default_description("`--enable-ipv6-for-nodebalancer-backends`"), lenient();
     /// ID of a firewall of yours that protects the NodeBalancer.
-    pub FIREWALL_ID: u64 = "firewall-id";
+    pub FIREWALL_ID: u64 = "firewall-id",
+        reaches("attach any firewall of the account");
     /// Clients that are admitted or refused, by a firewall that is created. Without effect if there is `firewall-id`.
     pub FIREWALL_ACL: Acl = "firewall-acl";
     /// Range of a VPC subnet for the backend side of a new NodeBalancer.
-    pub BACKEND_RANGE: IpNet = "backend-ipv4-range", kind(V4_RANGE);
+    pub BACKEND_RANGE: IpNet = "backend-ipv4-range", kind(V4_RANGE),
+        reaches("use any range of a VPC subnet");
     /// Label of the VPC of the backends.
-    pub BACKEND_VPC: String = "backend-vpc-name", default_description("the first VPC of the configuration");
+    pub BACKEND_VPC: String = "backend-vpc-name", default_description("the first VPC of the configuration"),
+        reaches("use any VPC of the account");
     /// Label of the subnet of the backends.
-    pub BACKEND_SUBNET: String = "backend-subnet-name", default_description("the first subnet of the configuration");
+    pub BACKEND_SUBNET: String = "backend-subnet-name", default_description("the first subnet of the configuration"),
+        reaches("use any VPC subnet of the account");
     /// ID of the subnet of the backends.
-    pub BACKEND_SUBNET_ID: u64 = "backend-subnet-id";
+    pub BACKEND_SUBNET_ID: u64 = "backend-subnet-id",
+        reaches("use any VPC subnet of the account");
     /// ID of the VPC subnet in which a new NodeBalancer is reached, instead of the Internet. A later change is refused.
-    pub FRONTEND_SUBNET_ID: u64 = "frontend-subnet-id";
+    pub FRONTEND_SUBNET_ID: u64 = "frontend-subnet-id",
+        reaches("use any VPC subnet of the account");
     /// Label of the VPC of that subnet, with `frontend-subnet-name` and instead of the ID.
-    pub FRONTEND_VPC: String = "frontend-vpc-name";
+    pub FRONTEND_VPC: String = "frontend-vpc-name",
+        reaches("use any VPC of the account");
     /// Label of that subnet.
-    pub FRONTEND_SUBNET: String = "frontend-subnet-name";
+    pub FRONTEND_SUBNET: String = "frontend-subnet-name",
+        reaches("use any VPC subnet of the account");
     /// IPv4 range in that subnet.
-    pub FRONTEND_V4: IpNet = "frontend-ipv4-range", kind(V4_RANGE);
+    pub FRONTEND_V4: IpNet = "frontend-ipv4-range", kind(V4_RANGE),
+        reaches("use any range of a VPC subnet");
     /// IPv6 range in that subnet.
-    pub FRONTEND_V6: IpNet = "frontend-ipv6-range", kind(V6_RANGE);
+    pub FRONTEND_V6: IpNet = "frontend-ipv6-range", kind(V6_RANGE),
+        reaches("use any range of a VPC subnet");
 }

@@ -17,41 +17,52 @@ provider_kit::declare! {
 
     /// ID of the load balancer. The controller writes it. To have an existing load balancer adopted, set it together
     /// with `dlb-adopt`.
-    pub ID: String = "id";
+    pub ID: String = "id",
+        reaches("adopt any load balancer of the account that has no owner, together with `dlb-adopt`");
     /// Adopts the load balancer of `dlb-id`, or of the Service's name, if it has no owner. It is not deleted with the
     /// Service.
-    pub ADOPT: bool = "adopt", default("false");
+    pub ADOPT: bool = "adopt", default("false"),
+        reaches("adopt any load balancer of the account that has no owner");
     /// Permits the replacement of the load balancer, with another address, if another network, VPC, subnet, family or
     /// address requires it. The new load balancer works before the old one is deleted.
-    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false"),
+        reaches("have the Service's own load balancer replaced, with another address");
     /// Permits an interruption, in addition to `dlb-allow-recreate`: the old load balancer is deleted first, because the
     /// new one needs its address.
-    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false"),
+        reaches("have the Service's own load balancer deleted before a new one is created");
     /// Static or reserved address. Default: `spec.loadBalancerIP`.
-    pub IP: IpAddr = "ip";
+    pub IP: IpAddr = "ip",
+        reaches("use any static or reserved address of the account that is free");
     /// Address families of the load balancer. Default: those of the Service.
     pub IP_FAMILY: Choice = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
     /// DNS name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
     /// Existing access list. Not together with source ranges.
-    pub ACL_ID: String = "acl-id";
+    pub ACL_ID: String = "acl-id",
+        reaches("use any access list of the account");
     /// Size of the load balancer.
-    pub SPEC: Choice = "spec", kind(words!("small", "medium", "large", "xlarge")), fallback(&config::SPEC);
+    pub SPEC: Choice = "spec", kind(words!("small", "medium", "large", "xlarge")), fallback(&config::SPEC),
+        reaches("pay for the largest size");
     /// Network of the load balancer.
     pub NETWORK_TYPE: Choice = "network-type", kind(words!("internet", "intranet")), fallback(&config::NETWORK_TYPE);
     /// VPC of the load balancer.
-    pub VPC_ID: String = "vpc-id", fallback(&config::VPC_ID);
+    pub VPC_ID: String = "vpc-id", fallback(&config::VPC_ID),
+        reaches("use any VPC of the account");
     /// Subnet of the load balancer.
-    pub SUBNET_ID: String = "subnet-id", fallback(&config::SUBNET_ID);
+    pub SUBNET_ID: String = "subnet-id", fallback(&config::SUBNET_ID),
+        reaches("use any subnet of the account");
     /// Protects the load balancer against deletion by others.
-    pub DELETE_PROTECTION: bool = "delete-protection", fallback(&config::DELETE_PROTECTION);
+    pub DELETE_PROTECTION: bool = "delete-protection", fallback(&config::DELETE_PROTECTION),
+        reaches("leave behind a load balancer that you pay for");
 }
 
 /// Declares annotations, and for each the key of the same name in `[LoadBalancerDefaults]` with the default.
 macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])+
-        $name:ident: $value:ty = $key:literal, $kind:expr $(, default($default:literal))? $(; $own:ident)?;
+        $name:ident: $value:ty = $key:literal, $kind:expr $(, default($default:literal))?
+            $(, reaches($reaches:literal))? $(; $own:ident)?;
     )*) => {
         /// The keys of `[LoadBalancerDefaults]`.
         pub mod defaults {
@@ -72,7 +83,7 @@ macro_rules! settings {
         provider_kit::declare! {
             /// Annotations with defaults in the configuration.
             pub LOAD_BALANCER: "service.beta.kubernetes.io/dlb-";
-            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), fallback(&defaults::$name) $(, $own())?; )*
+            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), fallback(&defaults::$name) $(, reaches($reaches))? $(, $own())?; )*
         }
     };
 }
@@ -86,11 +97,12 @@ const LIST: Kind<Vec<String>> = <Vec<String> as provider_kit::declared::Value>::
 
 settings! {
     /// Keeps the load balancer when the Service is deleted. Its listeners for the Service are removed.
-    PRESERVE: bool = "preserve", TRUTH, default("false");
+    PRESERVE: bool = "preserve", TRUTH, default("false"), reaches("leave behind a load balancer that you pay for");
     /// Bandwidth in Mbit/s. Only for `internet`.
-    BANDWIDTH: u32 = "bandwidth-mbps", Kind::number(1, 10_000);
+    BANDWIDTH: u32 = "bandwidth-mbps", Kind::number(1, 10_000), reaches("pay for up to 10,000 Mbit/s");
     /// Further labels of the load balancer, as `k=v,k=v`.
-    TAGS: Vec<String> = "tags", LIST;
+    TAGS: Vec<String> = "tags", LIST,
+        reaches("set any label but those of owners, such as one that selects objects for billing or other programs");
     /// Protocol of the listener. Default: that of the port.
     LISTENER_PROTOCOL: Choice = "listener-protocol", words!("tcp", "udp", "http", "https", "tls");
     /// Maximum number of requests per second; for tcp and udp, of new connections per second. 0: no limit.
@@ -119,7 +131,8 @@ settings! {
     /// Offers HTTP/2. Only for https.
     LISTENER_HTTP2: bool = "listener-http2", TRUTH, default("true");
     /// IDs of certificates; the first is the default one. https and tls need it, or `dlb-listener-cert-secret`.
-    LISTENER_CERTIFICATES: Vec<String> = "listener-cert-id", LIST;
+    LISTENER_CERTIFICATES: Vec<String> = "listener-cert-id", LIST,
+        reaches("use any certificate of the account");
     /// Name of a Secret of type `kubernetes.io/tls` in the namespace of the Service, whose certificate is uploaded.
     LISTENER_SECRET: String = "listener-cert-secret", TEXT;
     /// Oldest version of TLS. Only for https and tls.
