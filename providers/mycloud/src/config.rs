@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{ConfigFile, Result, Setup};
+use cloud_provider::{AdoptableTag, ConfigFile, Result, Setup};
 use provider_kit::declared::{Declaration, Defaults, Kind, Value};
 use provider_kit::gcfg::{GitConfigSettings, TRUTH};
 use provider_kit::transport::{Budget, Builder, Credential, Refill, RetryPolicy, Tls, Transport};
@@ -95,6 +95,8 @@ pub struct Config {
     pub cluster_id: String,
     /// The annotations of Nodes on which backends depend: the ingress annotation and the weight.
     pub node_annotations: [String; 2],
+    /// Tag that a load balancer must have before a Service adopts it.
+    pub adoptable_tag: Option<AdoptableTag>,
     /// The texts of all keys, and the defaults of annotations.
     pub settings: Defaults,
 }
@@ -142,7 +144,8 @@ impl Config {
         let http = http.retry_policy(RetryPolicy { timeout, ..RetryPolicy::default() }).budget(budget);
         let (region, cluster_id) = (text(&REGION), text(&CLUSTER_ID));
         let node_annotations = [text(&BACKEND_ANNOTATION), "node.mycloud.io/dlb-weight".to_owned()];
-        Ok((Self { region, cluster_id, node_annotations, settings }, http))
+        let adoptable_tag = setup.adoptable_tag.clone();
+        Ok((Self { region, cluster_id, node_annotations, adoptable_tag, settings }, http))
     }
 
     /// Returns the configured word, else the default.

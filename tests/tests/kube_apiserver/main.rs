@@ -29,6 +29,7 @@ mod service_mistakes;
 mod service_outages;
 mod services;
 mod steady_state;
+mod tenants;
 mod users;
 mod volumes;
 
@@ -69,6 +70,7 @@ const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster services::a_flapping_node_and_a_restart_change_nothing,
     Cluster service_mistakes::whoever_writes_a_service_is_warned_of_its_mistakes,
     Cluster service_mistakes::a_service_with_new_mistakes_is_denied_where_the_operator_wants_that,
+    Cluster tenants::policy_keeps_annotations_that_reach_beyond_a_service_for_administrators,
     Cluster service_outages::a_program_killed_amid_services_leaks_and_doubles_nothing,
     Cluster service_outages::a_revoked_credential_is_named_on_each_service_until_it_is_good_again,
     Cluster service_outages::a_protected_load_balancer_is_named_on_its_service_and_goes_once_it_may,

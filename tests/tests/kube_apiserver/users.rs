@@ -4,8 +4,11 @@ use std::fmt::Debug;
 
 use anyhow::{Context, Result};
 use ccm_tests::service_object::load_balancer;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::core::v1::{PersistentVolume, Service};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -77,9 +80,12 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Removes every webhook, Service and volume of these tests, with its finalizers.
+/// Removes every webhook, policy, Service and volume of these tests, with its finalizers.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
     let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone())).await.context("webhooks")?;
+    let_go(Api::<ValidatingAdmissionPolicyBinding>::all(client.clone())).await.context("bindings of policies")?;
+    let_go(Api::<ValidatingAdmissionPolicy>::all(client.clone())).await.context("policies")?;
+    let_go(Api::<RoleBinding>::default_namespaced(client.clone())).await.context("role bindings")?;
     let_go(Api::<Service>::default_namespaced(client.clone())).await.context("Services")?;
     let_go(Api::<PersistentVolume>::all(client.clone())).await.context("volumes")
 }

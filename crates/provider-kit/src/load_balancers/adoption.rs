@@ -1,4 +1,4 @@
-//! The adoption of a load balancer that a Service names, and that was not created for it.
+//! The adoption of a load balancer that a Service names, and that was not created for it (D-322).
 
 use cloud_provider::{AdoptableTag, Error, Result};
 

@@ -19,7 +19,7 @@ pub struct Naming {
     /// Services can write annotations, so the tag counts only for a load balancer that was [created for the
     /// Service](super::Identity::was_created_for); any other one is adopted.
     pub is_legacy_owner_stated: bool,
-    /// If set, the author of the Service chose the name, so a load balancer of that name may be anybody's.
+    /// If set, the name proves nothing: the author of the Service chose it, or it lacks the Service's UID.
     pub is_name_chosen: bool,
     /// If set, ccm-rs writes the legacy owner tag, too, because it searches load balancers by it.
     pub writes_legacy_owner: bool,

@@ -43,7 +43,7 @@ pub struct Identity<'a> {
     pub legacy_owner: Option<String>,
     /// If set, the legacy owner tag is made from [an annotation](Naming::is_legacy_owner_stated).
     pub is_legacy_owner_stated: bool,
-    /// If set, the author of the Service [chose the name](Naming::is_name_chosen).
+    /// If set, the name [proves nothing](Naming::is_name_chosen).
     pub is_name_chosen: bool,
     /// If set, ccm-rs [writes the legacy owner tag](Naming::writes_legacy_owner), too.
     pub writes_legacy_owner: bool,

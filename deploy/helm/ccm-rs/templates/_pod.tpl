@@ -13,6 +13,9 @@
 {{- if .Values.allowUntaggedCloud }}
 - --allow-untagged-cloud=true
 {{- end }}
+{{- with .Values.adoptableLoadBalancerTag }}
+- --adoptable-load-balancer-tag={{ . }}
+{{- end }}
 - --cluster-name={{ .Values.clusterName }}
 {{- if .Values.apiServer.nodeAddress }}
 {{- fail "apiServer.nodeAddress was removed: a Node has no address before this program has set it, so the Pod could never start; leave it out, or set apiServer.candidates if the node's API server is not on port 6443" }}

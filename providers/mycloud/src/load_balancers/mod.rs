@@ -52,7 +52,12 @@ pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> LoadBalancerEn
     let (api, cluster) = (api.clone(), cluster.clone());
     let machines = Arc::new(api.clone());
     let cloud = MycloudLoadBalancers { api, cluster, deduplicator, draining: Mutex::default() };
-    let options = Options { targets_follow_addresses: true, price: &["spec", "bandwidth_mbps"], ..Options::default() };
+    let options = Options {
+        targets_follow_addresses: true,
+        price: &["spec", "bandwidth_mbps"],
+        adoptable_tag: cloud.api.config.adoptable_tag.clone(),
+        ..Options::default()
+    };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -88,7 +93,7 @@ impl MycloudLoadBalancers {
             && let Some(mut chosen) = self.by_id(id).await?
         {
             if !chosen.labels.contains_key(LABEL_CLUSTER) && chosen.owner_tags == OwnerTags::default() {
-                (chosen.legacy_owner, chosen.adopted) = (Some(identity.uid().to_owned()), true);
+                chosen.adopted = true;
             }
             found.push(chosen);
         }
@@ -144,6 +149,8 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
         Naming {
             name: spec::name(service, &self.api.config),
             legacy_owner: service.metadata.uid.clone(),
+            // Names of cluster, namespace and Service prove nothing: somebody else may have chosen them.
+            is_name_chosen: true,
             writes_legacy_owner: true,
             requested_id: key::ID.text_on(service).filter(|_| adopts).map(str::to_owned),
             ..Naming::of(service)

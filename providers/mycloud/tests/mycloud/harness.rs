@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
     AddressType, Caches, CloudProvider, Cluster, Context, Environment, LoadBalancerRequest, LoadBalancerStatus, Node,
-    NodeAddress, Result, Service,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_mycloud::Mycloud;
 use provider_mycloud::config::Config;
@@ -42,10 +42,20 @@ impl Harness {
 
     /// Returns a started provider without Nodes.
     pub(crate) async fn with_variables(more: &str, variables: &[(&str, &str)]) -> Self {
-        let cloud = MycloudCloud::default();
         let mut setup = setup(configuration("http://mycloud") + more);
         setup.environment = Environment::of(variables.iter().copied());
-        let (config, http) = Config::read(&setup).unwrap();
+        Self::with_setup(&setup).await
+    }
+
+    /// Returns a started provider, without Nodes, for which adopted load balancers need this tag.
+    pub(crate) async fn requiring(tag: &str) -> Self {
+        let adoptable_tag = Some(tag.parse().unwrap());
+        Self::with_setup(&Setup { adoptable_tag, ..setup(configuration("http://mycloud")) }).await
+    }
+
+    async fn with_setup(setup: &Setup) -> Self {
+        let cloud = MycloudCloud::default();
+        let (config, http) = Config::read(setup).unwrap();
         let provider = Mycloud::new(config, http.service(cloud.0.router())).unwrap();
         let harness = Self { cloud, cluster: ScriptedCluster::default(), provider };
         harness.provider.initialize(&harness.context()).await.unwrap();

@@ -269,3 +269,18 @@ async fn unowned_load_balancer_is_adopted_on_request_and_kept_with_its_listeners
     let left = harness.load_balancer();
     assert_eq!((left["listeners"].as_array().unwrap().len(), &left["labels"]), (1, &json!({"team": "db"})));
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_label_is_not_adopted() {
+    for (tag, is_adopted) in [("team=db", true), ("team=web", false)] {
+        let harness = Harness::requiring(tag).await;
+        let id = harness.cloud.add_load_balancer("by-hand");
+        let mut service = service(&[("id", &id), ("adopt", "true")]);
+        let outcome = harness.ensure(&mut service).await;
+        assert_eq!(outcome.is_ok(), is_adopted, "{tag}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.to_string().contains("give it the tag team=web, which --adoptable"), "{error}");
+            assert_eq!(harness.changes(), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What authors of Services reach beside their own, as annotations declare it: the page about multi-tenant clusters and the
+//! admission policy contain all of it.
+//!
+//! `CCM_WRITE_REFERENCE=1 cargo test --workspace --test tenants` writes both.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod clouds;
+mod policy;
+
+use std::path::Path;
+
+use provider_kit::declared::reference::put;
+
+use crate::clouds::{CLOUDS, keys, reaching};
+
+const PAGE: &str = "docs/multi-tenant.md";
+const POLICY: &str = "deploy/policies/load-balancer-annotations.yaml";
+
+/// Compares a file with its generated form, or writes it.
+fn compare(path: &str, generate: impl FnOnce(&str) -> String) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let fresh = generate(&text);
+    if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
+        std::fs::write(&file, &fresh).unwrap();
+    } else {
+        assert!(text == fresh, "{path} is out of date; run this test with CCM_WRITE_REFERENCE=1");
+    }
+}
+
+fn table(rows: &[(provider_kit::declared::Row, &str)]) -> String {
+    let lines = rows
+        .iter()
+        .map(|(row, what)| format!("| `{}` | {what} |\n", row.key.trim_start_matches("service.beta.kubernetes.io/")));
+    format!("| annotation | The author of a Service can … |\n|---|---|\n{}", lines.collect::<String>())
+}
+
+#[test]
+fn page_names_everything_that_annotations_reach() {
+    compare(PAGE, |page| {
+        CLOUDS.iter().fold(page.to_owned(), |page, (cloud, lists)| {
+            put(&page, cloud, &table(&reaching(lists))).unwrap_or_else(|| panic!("{PAGE} has no table of {cloud}"))
+        })
+    });
+}
+
+#[test]
+fn policy_forbids_everything_that_annotations_reach() {
+    compare(POLICY, policy::with_keys);
+}
+
+#[test]
+fn every_cloud_declares_what_its_annotations_reach() {
+    for (cloud, lists) in CLOUDS {
+        let rows = reaching(lists);
+        assert!(!rows.is_empty(), "{cloud}");
+        for (row, what) in rows {
+            let is_phrase = what.starts_with(|first: char| first.is_ascii_lowercase()) && !what.ends_with('.');
+            assert!(is_phrase, "{}: {what:?} completes \"The author of a Service can …\"", row.key);
+            assert!(keys(&row).iter().all(|key| key.contains('/')), "{}", row.key);
+        }
+    }
+}
