@@ -4,19 +4,55 @@ use cloud_provider::{Error, EventSubject, Result, Service};
 use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph};
 use provider_kit::status::shown;
 
-use super::object::POOL;
-use super::{BlbLoadBalancers, text_on};
+use super::legacy::{generated_names, legacy_name};
+use super::object::{ADOPTED, DESCRIPTION, POOL};
+use super::{BlbLoadBalancers, is_lent, text_on};
 use crate::annotations as key;
 
-/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it.
-pub(super) fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+/// Returns `true` if the owner tags of the BLB name the Service.
+fn is_tagged(service: &Service, observed: &ObservedLoadBalancer) -> bool {
     let uid = service.metadata.uid.as_deref();
     uid.is_some() && observed.owner_tags.service.as_deref() == uid
-        || text_on(service, key::ADDED_ID.key()).as_ref() == Some(&observed.id)
-        || shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+}
+
+/// Returns `true` if the status of the Service shows the BLB. The author of a Service cannot write the status.
+fn is_shown(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+    shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+}
+
+/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it. An annotation
+/// with its ID proves nothing, because the author of the Service can write that, too.
+pub(super) fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+    is_tagged(service, observed) || is_shown(service, observed)
 }
 
 impl BlbLoadBalancers {
+    /// Returns `true` if the BLB was not created for the Service, which uses it because annotations name it: such a BLB is
+    /// never deleted, and must not be in use. A BLB without owner tags was created for the Service if this cluster
+    /// generated it, and the Service shows it or its name is the generated one.
+    pub(super) fn is_adoption(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> bool {
+        let service = identity.service;
+        if observed.adopted || is_tagged(service, observed) {
+            return observed.adopted;
+        }
+        let name = legacy_name(&observed.name);
+        let has_generated_name = generated_names(&self.api.config.cluster, service).contains(&name);
+        let is_requested = identity.requested_id.as_ref() == Some(&observed.id);
+        let is_created = has_generated_name || is_shown(service, observed) && !is_requested;
+        is_lent(service, &observed.id) || !is_created
+    }
+
+    /// Returns the BLB with a sign in its description, if the Service only [adopts](Self::is_adoption) it.
+    pub(super) fn signed(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> ObservedLoadBalancer {
+        let mut signed = observed.clone();
+        if !observed.adopted && self.is_adoption(identity, observed) {
+            let text = observed.labels.get(DESCRIPTION).map_or("", String::as_str);
+            signed.labels.insert(DESCRIPTION.to_owned(), format!("{text} {ADOPTED}"));
+            signed.adopted = true;
+        }
+        signed
+    }
+
     /// Warns of BLBs that have the name of a leaving Service, and no sign that they were created for it: they stay.
     pub(super) fn report_without_owner(&self, identity: &Identity<'_>, found: &[ObservedLoadBalancer]) {
         let is_without_owner = |it: &&ObservedLoadBalancer| {
@@ -30,10 +66,9 @@ impl BlbLoadBalancers {
 
     /// Warns of a BLB that stays when its Service is deleted, because nothing says that it was created for the Service.
     pub(super) fn report_kept(&self, service: &Service, place: &str) {
-        let generated = self.api.config.description();
         let text = format!(
-            "{place} stays, with its EIP: its description does not say {generated:?}, so it counts as one of yours. Delete \
-             both if you do not need them"
+            "{place} stays, with its EIP: its description and name do not show that it was created for this Service, so it \
+             counts as one of yours. Delete both if you do not need them"
         );
         self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerKept", &text);
     }
@@ -45,9 +80,9 @@ impl BlbLoadBalancers {
         desired: &ResourceGraph,
         observed: &ObservedLoadBalancer,
         seen: &ResourceGraph,
-        service: &Service,
+        identity: &Identity<'_>,
     ) -> Result<()> {
-        if !observed.adopted || is_in_use(service, observed) {
+        if !self.is_adoption(identity, observed) || is_in_use(identity.service, observed) {
             return Ok(());
         }
         let listeners: Vec<_> = seen.listeners().map(|(port, _)| port.to_string()).collect();

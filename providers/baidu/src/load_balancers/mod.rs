@@ -34,8 +34,10 @@ use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 
-use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
-use self::object::{Backend, Blb, EDITED, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key};
+use self::legacy::{GENERATED_NAME, LegacyOwners, legacy_name, legacy_owner};
+use self::object::{
+    Backend, Blb, EDITED, EIP_SETTINGS, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key,
+};
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
 use crate::annotations as key;
@@ -196,7 +198,7 @@ impl BlbLoadBalancers {
         let (name, owner_tags) = (identity.name.clone(), identity.owner_tags());
         let left = ObservedLoadBalancer { name, owner_tags, ..ObservedLoadBalancer::default() };
         let eips = self.api.eips().await?;
-        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left, None)) else {
+        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left)) else {
             return Ok(None);
         };
         let settings = Attributes::observed(&EipSettings::observed(eip, "", true))?;
@@ -219,7 +221,7 @@ impl BlbLoadBalancers {
         let backends = all(&self.api.blb, backends, "backendServerList", |it: &Backend| it.instance_id.clone());
         let (listeners, backends, eips) = futures::try_join!(listeners, backends, self.api.eips())?;
         let eip = self.eip_of(&eips, &observed);
-        let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed, None)));
+        let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed)));
         let graph = object::graph(ipv6, listeners, &backends, eip.as_ref())?;
         Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..observed }))
     }
@@ -235,7 +237,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let owner = legacy_owner(&self.api.config.cluster, service);
-        let generated = format!("CCE/SVC/{owner}");
+        let generated = format!("{GENERATED_NAME}{owner}");
         let default = Naming::of(service);
         let chosen = text_on(service, key::NAME.key());
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
@@ -254,7 +256,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<BlbSpec> {
-        BlbSpec::of(service)
+        BlbSpec::of(service, &self.api.config.cluster)
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
@@ -312,7 +314,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
-        self.check_unused(&desired, observed, seen, identity.service)?;
+        self.check_unused(&desired, observed, seen, identity)?;
         self.report_name(observed, identity.service);
         if observed.labels.contains_key(EDITED)
             && let Some(settings) = desired.balancer_attributes().cloned()
@@ -321,9 +323,13 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         }
         if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
             let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
-            let changed = wanted.differences(there).into_iter();
-            let fixed = changed.filter(|it| ["paymentTiming", "billingMethod"].contains(&&*it.key) && is_same);
-            if let Some(change) = fixed.into_iter().next() {
+            let is_own = there.get(OWN).is_some();
+            let differences = wanted.differences(there);
+            let changed = |keys: &[&str]| differences.iter().find(|it| is_same && keys.contains(&&*it.key)).cloned();
+            if !is_own {
+                self.report_found(identity.service, there, changed(&EIP_SETTINGS));
+                desired.keep(seen, &eip_key(), &EIP_SETTINGS);
+            } else if let Some(change) = changed(&["paymentTiming", "billingMethod"]) {
                 let ip = there.text("ip").unwrap_or_default();
                 return Err(Error::invalid(format!(
                     "EIP {ip} cannot change ({change}); restore the annotation, or create the Service again"
