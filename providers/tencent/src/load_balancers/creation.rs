@@ -51,9 +51,10 @@ impl TencentLoadBalancers {
         if network.as_object().is_some_and(|it| !it.is_empty()) {
             body["InternetAccessible"] = network;
         }
-        let action = Action::new(CLB, "CreateLoadBalancer").fields(body);
+        // What the annotation states comes first: it replaces nothing that the program sets.
+        let action = Action::new(CLB, "CreateLoadBalancer").fields(spec.creation.clone().into()).fields(body);
         let action = action.set("LoadBalancerName", &identity.name).set("VpcId", vpc);
-        let action = action.set("Vip", address.filter(|_| is_internal)).fields(spec.creation.clone().into());
+        let action = action.set("Vip", address.filter(|_| is_internal));
         let action = action.set("Tags", tags).set("ClientToken", &token[..40]);
         let answer: Value = self.api.send(action).await?;
         *self.creations.lock().entry(identity.uid().to_owned()).or_default() += 1;

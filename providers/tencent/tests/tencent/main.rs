@@ -12,6 +12,7 @@ mod neighbours;
 mod nodes;
 mod profile;
 mod takeover;
+mod tenants;
 
 use profile::TencentCloud;
 
