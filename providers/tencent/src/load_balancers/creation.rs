@@ -5,6 +5,7 @@ use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, Resour
 use provider_kit::signing::sha256_hex;
 use serde_json::{Value, json};
 
+use super::read::is_in;
 use super::spec::Spec;
 use super::{INTERNAL, RANGES_TAG, TencentLoadBalancers};
 use crate::action::{Action, CLB};
@@ -18,7 +19,8 @@ impl TencentLoadBalancers {
         let vpc = self.api.metadata.vpc().await?;
         if let Some(id) = &identity.requested_id {
             // Another state of it is known: from before the annotation named it.
-            if self.by_ids(std::slice::from_ref(id), false).await?.iter().any(|it| it.adopted) {
+            let found = self.with_ids(std::slice::from_ref(id)).await?;
+            if found.iter().any(|it| is_in(it, &vpc) && self.head(it).adopted) {
                 return Err(Error::conflict(format!("load balancer {id} has become one of yours")));
             }
             return Err(Error::invalid(format!(

@@ -31,6 +31,19 @@ async fn load_balancer_of_a_user_keeps_its_security_groups() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn load_balancer_of_another_vpc_is_not_used() {
+    let harness = Harness::new();
+    let id = add_balancer(&mut harness.fake.lock(), "theirs");
+    harness.fake.lock().each("balancer").iter_mut().for_each(|it| it["VpcId"] = "vpc-theirs".into());
+    let before = harness.only("balancer");
+    let mut service = service(&[(EXISTING, &id)]);
+    let error = harness.ensure(&harness.started().await, &mut service).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("there is no load balancer"), "{error}");
+    harness.delete(&harness.started().await, &service).await.unwrap();
+    assert_eq!((harness.only("balancer"), harness.changes()), (before, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn answer_that_is_no_object_is_an_error() {
     for answer in [json!(["x"]), json!("x"), json!(7), json!({"InstanceSet": "x"})] {
         let answer = json!({"Response": answer});
