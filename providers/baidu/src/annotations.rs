@@ -21,7 +21,7 @@ const RESERVATIONS: Kind<u32> = Kind::of("a number of months: 1 to 9, 12, 24 or 
     text.parse().ok().filter(|months| matches!(months, 1..=9 | 12 | 24 | 36))
 });
 
-const ADOPTS: &str = "use any BLB of the account that has no owner and is not in use";
+const ADOPTS: &str = "use any BLB of the VPC that has no owner and is not in use";
 const BINDS: &str = "bind any EIP of the account that is free and has no owner";
 const PREPAYS: &str = "pay for up to 36 months in advance";
 
@@ -47,7 +47,7 @@ provider_kit::declare! {
     pub INTERNAL: bool = "load-balancer-internal-vpc", kind(TRUTH), default("false");
     /// Accepted without effect: the API has no such parameter any more.
     pub ALLOCATE_VIP: bool = "load-balancer-allocate-vip", kind(TRUE), default("false");
-    /// Subnet of a new BLB. Its type must be `BCC`.
+    /// Subnet of a new BLB. Its type must be `BCC`. A later change has no effect, which an event says.
     pub SUBNET_ID: String = "load-balancer-subnet-id", default_description("`SubnetId` of the configuration, or that of a Node"),
         reaches("create a BLB in any subnet of the region");
     /// Most backends of the BLB.

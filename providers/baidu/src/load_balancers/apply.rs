@@ -14,9 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::borrowed::is_in_use;
 use super::eip::fixed_eip;
+use super::legacy::has_text;
 use super::object::{
-    ADOPTED, Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, POOL, PROTECTED, described, eip_key,
-    public,
+    ADOPTED, Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, KEPT_EIP, POOL, PROTECTED, described,
+    eip_key, public,
 };
 use super::spec::BlbSpec;
 use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
@@ -219,7 +220,7 @@ impl BlbLoadBalancers {
     }
 
     /// Releases the EIPs of a BLB: the bound one, and those that were created for its Service and are not bound. The EIP
-    /// that a user has bound to a BLB of their own stays bound, unless the Service names it. An EIP that
+    /// that a user has bound to a BLB of their own stays bound, unless it was bound for the Service. An EIP that
     /// `spec.loadBalancerIP` names is the user's, even if it was created for the Service.
     async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
         let service = change.identity.service;
@@ -228,13 +229,14 @@ impl BlbLoadBalancers {
         if actual.labels.contains_key(EDITED) && actual.owner_tags == OwnerTags::default() {
             owned.owner_tags = change.identity.owner_tags();
         }
+        let keeps_eip = owned.adopted && owned.labels.get(DESCRIPTION).is_some_and(|text| has_text(text, KEPT_EIP));
         for eip in self.api.eips().await?.iter() {
             let is_own = self.is_own(eip, &owned) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
             let is_named = named
                 .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
             let is_due = match eip.instance() {
-                Some(id) => id == actual.id && (is_own || is_named || !owned.adopted),
+                Some(id) => id == actual.id && (is_own || is_named && !keeps_eip || !owned.adopted),
                 None => is_own,
             };
             if is_due {
@@ -312,6 +314,7 @@ fn backends(targets: &Targets) -> Value {
 fn description(actual: &ObservedLoadBalancer, owner: &OwnerTags) -> Call {
     let is_released = *owner == OwnerTags::default();
     let text = actual.labels.get(DESCRIPTION).map_or("", String::as_str);
-    let words = text.split(' ').filter(|word| !(is_released && *word == ADOPTED)).collect::<Vec<_>>().join(" ");
-    Call::put(ONE, &[&actual.id]).json(&json!({"name": actual.name, "desc": described(owner, &words)}))
+    let is_kept = |word: &&str| !(is_released && [ADOPTED, KEPT_EIP].contains(word));
+    let words: Vec<_> = text.split(' ').filter(is_kept).collect();
+    Call::put(ONE, &[&actual.id]).json(&json!({"name": actual.name, "desc": described(owner, &words.join(" "))}))
 }

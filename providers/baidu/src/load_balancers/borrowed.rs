@@ -5,7 +5,7 @@ use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, Re
 use provider_kit::status::shown;
 
 use super::legacy::{generated_names, legacy_name};
-use super::object::{ADOPTED, DESCRIPTION, POOL};
+use super::object::{ADOPTED, Blb, DESCRIPTION, KEPT_EIP, LONGEST_DESCRIPTION, POOL, VPC, described};
 use super::{BlbLoadBalancers, is_lent, text_on};
 use crate::annotations as key;
 
@@ -42,14 +42,23 @@ impl BlbLoadBalancers {
         is_lent(service, &observed.id) || !is_created
     }
 
-    /// Returns the BLB with a sign in its description, if the Service only [adopts](Self::is_adoption) it.
+    /// Returns the BLB with words in its description, if the Service only [adopts](Self::is_adoption) it: they say that it
+    /// stays, and that the EIP which it has stays bound.
     pub(super) fn signed(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> ObservedLoadBalancer {
         let mut signed = observed.clone();
-        if !observed.adopted && self.is_adoption(identity, observed) {
-            let text = observed.labels.get(DESCRIPTION).map_or("", String::as_str);
-            signed.labels.insert(DESCRIPTION.to_owned(), format!("{text} {ADOPTED}"));
-            signed.adopted = true;
+        if is_tagged(identity.service, observed) || !self.is_adoption(identity, observed) {
+            return signed;
         }
+        let text = observed.labels.get(DESCRIPTION).map(String::as_str).filter(|text| !text.is_empty());
+        let has_eip = observed.ingress.iter().any(|it| it.ip_mode.is_some());
+        let words = text.into_iter().chain((!observed.adopted).then_some(ADOPTED));
+        let words: Vec<_> = words.chain(has_eip.then_some(KEPT_EIP)).collect();
+        let whole = words.join(" ");
+        let is_short = described(&identity.owner_tags(), &whole).chars().count() <= LONGEST_DESCRIPTION;
+        if is_short || !observed.adopted {
+            signed.labels.insert(DESCRIPTION.to_owned(), whole);
+        }
+        signed.adopted = true;
         signed
     }
 
@@ -100,6 +109,43 @@ impl BlbLoadBalancers {
             shown(listeners.join(", ")),
             shown(backends.join(", "))
         )))
+    }
+
+    /// Refuses a BLB of another VPC, whose backends would not be the Nodes.
+    pub(super) fn check_vpc(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+        match (observed.labels.get(VPC), self.place.known_vpc()) {
+            (Some(vpc), Some(own)) if vpc != own && self.is_adoption(identity, observed) => {
+                Err(Error::invalid(format!(
+                    "{} is in VPC {vpc}, not in VPC {own} of the cluster; name a BLB of this VPC",
+                    observed.place()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the subnet of a BLB in a list.
+    pub(super) fn note_subnet(&self, blb: &Blb) {
+        if let Some(subnet) = &blb.subnet {
+            self.subnets.lock().insert(blb.blb_id.clone(), subnet.clone());
+        }
+    }
+
+    /// Warns of a subnet that has no effect on a BLB that exists.
+    pub(super) fn report_subnet(&self, observed: &ObservedLoadBalancer, service: &Service) {
+        let there = self.subnets.lock().get(&observed.id).cloned();
+        let wanted = text_on(service, key::SUBNET_ID.key());
+        if let (Some(there), Some(wanted)) = (there, wanted)
+            && there != wanted
+        {
+            let text = format!(
+                "annotation {} has no effect: {} stays in subnet {there}, and is not moved to {wanted}; restore the \
+                 annotation, or create the Service again",
+                key::SUBNET_ID.key(),
+                observed.place()
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+        }
     }
 
     /// Warns of a name that has no effect on a BLB that exists.

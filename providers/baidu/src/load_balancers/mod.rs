@@ -8,7 +8,7 @@ mod object;
 mod place;
 mod spec;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ struct BlbLoadBalancers {
     /// The Services of the cluster.
     caches: SharedCaches,
     blbs: Cached<Vec<Blb>>,
+    /// Subnets of BLBs, by ID: only lists show them.
+    subnets: Mutex<BTreeMap<String, String>>,
     /// IDs of BLBs that annotations of Services name: several Services may name one.
     named: Mutex<BTreeSet<String>>,
 }
@@ -80,11 +82,12 @@ pub(crate) fn load_balancers(
     let polling =
         Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };
-    let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
+    let deduplicator = EventDeduplicator::new(cluster.events().clone());
+    let (subnets, named) = Default::default();
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
     let blbs = Cached::default();
-    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, named };
+    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, subnets, named };
     LoadBalancerEngine::of(cloud, machines, options)
 }
 
@@ -155,14 +158,19 @@ impl BlbLoadBalancers {
     /// Returns all BLBs, read after this call began. Concurrent callers share one list.
     async fn blbs(&self) -> Result<Arc<Vec<Blb>>> {
         let read = async || all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| it.blb_id.clone()).await;
-        Ok(self.blbs.get(Duration::ZERO, read).await?.0)
+        let found = self.blbs.get(Duration::ZERO, read).await?.0;
+        found.iter().for_each(|it| self.note_subnet(it));
+        Ok(found)
     }
 
     async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let owners = self.legacy_owners(None);
         let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
         let generated = self.api.config.description();
-        let keep = |it: Blb| owners.observed(it.observed(&generated));
+        let keep = |it: Blb| {
+            self.note_subnet(&it);
+            owners.observed(it.observed(&generated))
+        };
         self.api.blb.list(call, "blbList", &SharedPriority::default(), keep, id).await
     }
 
@@ -261,6 +269,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
 
     async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
         let (spec, request) = (input.spec, input.request);
+        if requested_id(request.service).is_some() {
+            // A BLB that exists does not need it, but is compared with it.
+            _ = self.place.vpc().await;
+        }
         let pool = Attributes::default().set(object::WEIGHT, object::FULL_WEIGHT);
         let mut pending_events = PendingEvents::default();
         let nodes = self.candidates(request, &mut pending_events).await?;
@@ -314,8 +326,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
+        self.check_vpc(identity, observed)?;
         self.check_unused(&desired, observed, seen, identity)?;
         self.report_name(observed, identity.service);
+        self.report_subnet(observed, identity.service);
         if observed.labels.contains_key(EDITED)
             && let Some(settings) = desired.balancer_attributes().cloned()
         {

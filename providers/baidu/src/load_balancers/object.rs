@@ -29,6 +29,8 @@ pub(super) const SHARE_GROUP: &str = "shareGroupId";
 const OWNER_TAGS: TextTags = TextTags::of_length(64);
 /// The label of a BLB with the rest of its description.
 pub(super) const DESCRIPTION: &str = "desc";
+/// The label of a BLB with its VPC.
+pub(super) const VPC: &str = "vpcId";
 /// The label of a BLB that is protected against deletion.
 pub(super) const PROTECTED: &str = "allowDelete";
 
@@ -48,6 +50,11 @@ pub(super) fn eip_key() -> ResourceKey {
 /// The word of a description that keeps a BLB from being deleted: the BLB existed before its Service used it, although
 /// this cluster generated it.
 pub(super) const ADOPTED: &str = "ccmrs-adopted";
+
+/// The word of a description that keeps an EIP bound: the BLB had one before its Service used it.
+pub(super) const KEPT_EIP: &str = "ccmrs-keep-eip";
+/// The most characters of a description.
+pub(super) const LONGEST_DESCRIPTION: usize = 200;
 
 /// Returns a description with owner tags behind a text.
 pub(super) fn described(owner: &OwnerTags, text: &str) -> String {
@@ -73,6 +80,8 @@ pub(super) struct Blb {
     public_ip: Option<String>,
     ipv6: Option<String>,
     allow_delete: Option<bool>,
+    vpc: Option<String>,
+    pub(super) subnet: Option<String>,
 }
 
 impl From<Value> for Blb {
@@ -86,6 +95,8 @@ impl From<Value> for Blb {
             public_ip: text(&it, "publicIp"),
             ipv6: text(&it, "ipv6"),
             allow_delete: it["allowDelete"].as_bool(),
+            vpc: text(&it, VPC),
+            subnet: text(&it, "subnetId"),
         }
     }
 }
@@ -104,13 +115,14 @@ impl Blb {
         let plain = |ip: String| LoadBalancerIngress { ip: Some(ip), ..LoadBalancerIngress::default() };
         let addresses = [self.address, self.ipv6].into_iter().flatten().filter(|ip| !ip.is_empty()).map(plain);
         let public = self.public_ip.filter(|ip| !ip.is_empty()).map(|ip| public(&ip));
+        let vpc = self.vpc.map(|id| (VPC.to_owned(), id));
         let protected = (self.allow_delete == Some(false)).then(|| (PROTECTED.to_owned(), "false".to_owned()));
         ObservedLoadBalancer {
             id: self.blb_id,
             name: self.name.unwrap_or_default(),
             owner_tags,
             adopted: !has_text(&words.join(" "), generated) || words.iter().any(|word| word == ADOPTED),
-            labels: [(DESCRIPTION.to_owned(), words.join(" "))].into_iter().chain(protected).collect(),
+            labels: [(DESCRIPTION.to_owned(), words.join(" "))].into_iter().chain(vpc).chain(protected).collect(),
             state: match self.status.as_deref().unwrap_or("creating") {
                 "available" => State::Ready,
                 "creating" | "updating" => State::Busy,

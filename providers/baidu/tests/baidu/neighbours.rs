@@ -172,6 +172,19 @@ async fn setting_that_has_no_effect_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn subnet_that_changes_later_is_reported() {
+    let harness = Harness::new();
+    let mut plain = service(&[(blb("subnet-id"), "sbn-1")]);
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    assert_eq!(harness.events(), [""; 0]);
+    annotate(&mut plain, blb("subnet-id"), "sbn-2");
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    let events = harness.events().join("\n");
+    assert!(events.contains("QuestionableSetting") && events.contains("stays in subnet sbn-1"), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn backend_that_the_cloud_refuses_keeps_no_other_one_out() {
     for is_new in [true, false] {
         let harness = Harness::new();

@@ -73,6 +73,21 @@ async fn blb_of_the_go_program_with_a_chosen_name_is_not_given_to_a_service_that
 }
 
 #[tokio::test(start_paused = true)]
+async fn blb_of_another_vpc_is_not_used() {
+    for key in ["id", "exist-id"] {
+        let harness = Harness::new();
+        let id = harness.fake.lock().add_blb(ACCOUNT, "theirs", "theirs");
+        harness.fake.lock().blbs[0]["vpcId"] = "vpc-theirs".into();
+        let before = harness.blb();
+        let mut service = service(&[(blb(key), &id)]);
+        let error = harness.ensure(&harness.started().await, &mut service).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains("is in VPC vpc-theirs"), "{error}");
+        harness.delete(&harness.started().await, &service).await.unwrap();
+        assert_eq!((harness.blb(), harness.changes()), (before, Vec::new()), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn found_eip_keeps_its_bandwidth_and_is_not_released() {
     for key in [eip("name"), blb("cce-add-eip")] {
         let harness = Harness::new();
@@ -92,6 +107,25 @@ async fn found_eip_keeps_its_bandwidth_and_is_not_released() {
         harness.delete(&harness.started().await, &service).await.unwrap();
         let left = harness.eips();
         assert_eq!((left.len(), &left[0]["status"]), (1, &json!("available")), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn eip_that_an_adopted_blb_had_stays_bound_and_another_one_is_unbound() {
+    for (is_bound, description) in [(true, "mine"), (false, "mine"), (true, DESCRIPTION), (false, DESCRIPTION)] {
+        let harness = Harness::new();
+        let ip = harness.fake.lock().add_eip(ACCOUNT, "theirs");
+        let id = harness.fake.lock().add_blb(ACCOUNT, "mine", description);
+        if is_bound {
+            harness.fake.lock().bind(&ip, &id);
+        }
+        let mut service = service(&[(blb("exist-id"), &id), (eip("name"), "theirs")]);
+        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        harness.ensure(&harness.started().await, &mut service).await.unwrap();
+        assert_eq!(harness.eips()[0]["instanceId"], id);
+        harness.delete(&harness.started().await, &service).await.unwrap();
+        let bound_to = if is_bound { json!(id) } else { json!("") };
+        assert_eq!((&harness.eips()[0]["instanceId"], &harness.blb()["desc"]), (&bound_to, &json!(description)));
     }
 }
 
