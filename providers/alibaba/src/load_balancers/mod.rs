@@ -15,6 +15,7 @@ mod ports;
 mod read;
 mod search;
 mod settings;
+mod settings_shown;
 mod source_ranges;
 mod spec;
 mod whole;

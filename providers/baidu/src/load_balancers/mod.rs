@@ -1,5 +1,6 @@
 //! BLB load balancers with EIPs, as a cloud for the engine of provider-kit.
 
+mod annotated;
 mod apply;
 mod borrowed;
 mod eip;
@@ -34,6 +35,7 @@ use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 
+use self::annotated::{is_fixed, is_lent, requested_id, text_on};
 use self::legacy::{GENERATED_NAME, LegacyOwners, legacy_name, legacy_owner};
 use self::object::{
     Backend, Blb, EDITED, EIP_SETTINGS, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key,
@@ -89,27 +91,6 @@ pub(crate) fn load_balancers(
     let blbs = Cached::default();
     let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, subnets, named };
     LoadBalancerEngine::of(cloud, machines, options)
-}
-
-fn text_on(service: &Service, annotation: &str) -> Option<String> {
-    service.metadata.annotations.as_ref()?.get(annotation).filter(|text| !text.is_empty()).cloned()
-}
-
-/// Returns the ID of the BLB that a user asks for. An ID that was written together with `…-cce-add-id` is a record.
-fn requested_id(service: &Service) -> Option<String> {
-    let added = text_on(service, key::ADDED_ID.key());
-    text_on(service, key::EXIST_ID.key())
-        .or_else(|| text_on(service, key::ID.key()).filter(|id| Some(id) != added.as_ref()))
-}
-
-/// Returns `true` if the annotation `…-exist-id` names this BLB.
-fn is_lent(service: &Service, id: &str) -> bool {
-    text_on(service, key::EXIST_ID.key()).as_deref() == Some(id)
-}
-
-/// Returns `true` if `spec.loadBalancerIP` names this EIP.
-fn is_fixed(service: &Service, ip: &str) -> bool {
-    service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
 }
 
 /// Shortens a name that is too long; a hash keeps it different from others.
