@@ -38,6 +38,7 @@ const FAMILY: Kind<AddressFamily> = Kind::of("one of ipv4, ipv6, dualstack", |te
     let at = ["ipv4", "ipv6", "dualstack"].iter().position(|it| text.eq_ignore_ascii_case(it));
     at.map(|at| all[at])
 });
+const CERTIFICATES: &str = "use any certificate of the account";
 const WEIGHT: Kind<u32> = Kind::number(0, 100);
 const DRAIN: Kind<u32> = Kind::number(10, 900);
 const DOMAIN: Kind<Vec<String>> = Kind::of("a comma list of domain:certificate, each domain once", |text| {
@@ -154,16 +155,16 @@ provider_kit::declare! {
     pub BALANCER_TYPE: bool = "type", kind(TYPE), default("clb");
     /// CLB: leaves the Service to the controller of tunnels; any value.
     pub TUNNEL: String = "tunnel-type";
-    /// ID of your own load balancer, which the Service uses. The load balancer is never deleted.
-    pub ID: String = "id";
+    /// ID of your own load balancer, which the Service uses. The load balancer is never deleted, and keeps its settings.
+    pub ID: String = "id", reaches("use any load balancer of the region that Kubernetes did not create");
     /// Creates, changes and deletes listeners of your own load balancer.
-    pub OVERRIDE: bool = "force-override-listeners", default("false");
-    /// Name of the load balancer.
-    pub LB_NAME: String = "name", default_description("`a` and the UID of the Service");
+    pub OVERRIDE: bool = "force-override-listeners", default("false"), reaches("take over and delete listeners of a load balancer that Kubernetes did not create");
+    /// Name of the load balancer. A name that is generated for another Service is a mistake.
+    pub LB_NAME: String = "name", default_description("`a` and the UID of the Service"), reaches("take a name that somebody else wants");
     /// Resource group. A later change is refused.
-    pub RESOURCE_GROUP: String = "resource-group-id", default_description("`Global.resourceGroupID`");
+    pub RESOURCE_GROUP: String = "resource-group-id", default_description("`Global.resourceGroupID`"), reaches("create a load balancer in any resource group");
     /// Further tags. A tag that is removed from the annotation is removed from the load balancer; tags of others stay.
-    pub TAGS: BTreeMap<String, String> = "additional-resource-tags";
+    pub TAGS: BTreeMap<String, String> = "additional-resource-tags", reaches("set any tag except owner tags");
     /// `internet` for a public address, `intranet` for one of the VPC. A CLB refuses a later change.
     pub ADDRESS_TYPE: String = "address-type", kind(ADDRESS), default("internet");
     /// IP version: `ipv4` or `ipv6` (CLB), `ipv4` or `DualStack` (NLB). A later change is refused.
@@ -173,27 +174,27 @@ provider_kit::declare! {
     /// CLB: payment for traffic, `paybytraffic` or `paybybandwidth`.
     pub CHARGE: String = "charge-type";
     /// CLB: bandwidth in Mbit/s, with `paybybandwidth` only.
-    pub BANDWIDTH: u32 = "bandwidth";
+    pub BANDWIDTH: u32 = "bandwidth", reaches("pay for any bandwidth");
     /// CLB: `PayByCLCU` or `PayBySpec`.
-    pub INSTANCE_CHARGE: String = "instance-charge-type", default_description("`PayByCLCU`");
+    pub INSTANCE_CHARGE: String = "instance-charge-type", default_description("`PayByCLCU`"), reaches("pay for a load balancer of any size");
     /// CLB: specification with `PayBySpec`, such as `slb.s1.small`.
-    pub SPEC: String = "spec";
+    pub SPEC: String = "spec", reaches("pay for a load balancer of any size");
     /// CLB: vSwitch of an internal load balancer.
-    pub VSWITCH: String = "vswitch-id", default_description("one of `Global.vswitchid`");
+    pub VSWITCH: String = "vswitch-id", default_description("one of `Global.vswitchid`"), reaches("create a load balancer in any vSwitch of the VPC");
     /// CLB: primary zone of a new load balancer.
     pub MASTER_ZONE: String = "master-zoneid";
     /// CLB: secondary zone of a new load balancer.
     pub SLAVE_ZONE: String = "slave-zoneid";
     /// CLB: private address of an internal load balancer.
-    pub ADDRESS_IP: String = "ip";
+    pub ADDRESS_IP: String = "ip", reaches("take any free address of the vSwitch");
     /// CLB: network of an internal load balancer: `vpc`, or `classic` without a vSwitch. A later change is refused.
     pub NETWORK_TYPE: String = "network-type", kind(NETWORK), default_description("`vpc`");
     /// NLB: zones with their vSwitches; required.
-    pub ZONE_MAPS: Zones = "zone-maps";
+    pub ZONE_MAPS: Zones = "zone-maps", reaches("use any vSwitch of the VPC, any free address in it and any EIP of the account");
     /// NLB: security groups of yours. An empty list removes all.
-    pub SECURITY_GROUPS: Vec<String> = "security-group-ids";
+    pub SECURITY_GROUPS: Vec<String> = "security-group-ids", reaches("use any security group of the VPC");
     /// NLB: shared bandwidth package.
-    pub BANDWIDTH_PACKAGE: String = "bandwidth-package-id";
+    pub BANDWIDTH_PACKAGE: String = "bandwidth-package-id", reaches("use any bandwidth package of the region");
     /// NLB: balances across zones.
     pub CROSS_ZONE: bool = "cross-zone-enabled", kind(TRUTH);
     /// CLB: protection against deletion.
@@ -201,27 +202,27 @@ provider_kit::declare! {
     /// CLB: protection against changes in the console, `ConsoleProtection` or `NonProtection`.
     pub MODIFICATION_PROTECTION: String = "modification-protection", default_description("`ConsoleProtection` when it is created");
     /// Keeps the load balancer when the Service is deleted; any value.
-    pub PRESERVE: String = "preserve-lb-on-delete";
+    pub PRESERVE: String = "preserve-lb-on-delete", reaches("leave a billed load balancer behind");
     /// CLB: `eip` shows the EIP that is bound to the load balancer.
     pub EXTERNAL_IP_TYPE: String = "external-ip-type";
     /// CLB: host name that the Service shows instead of an address.
-    pub HOSTNAME: String = "hostname";
+    pub HOSTNAME: String = "hostname", reaches("show any host name in the status of its Service");
     /// Protocols of ports: `https:443,http:80` (CLB), `tcpssl:443` (NLB).
     pub PROTOCOL_PORT: ByPort<String> = "protocol-port", default_description("those of the Service");
     /// NLB: ranges of ports that lead to the same ports of Pods, instead of ports of the Service: `1000-2000:80`. Needs the annotation `service.beta.kubernetes.io/backend-type: eni`.
     pub PORT_RANGES: ByPort<Range> = "listener-port-range", decides_targets();
     /// Certificate of HTTPS listeners; of TCPSSL listeners, a list.
-    pub CERTIFICATE: Vec<String> = "cert-id";
+    pub CERTIFICATE: Vec<String> = "cert-id", reaches(CERTIFICATES);
     /// TLS policy of HTTPS and TCPSSL listeners.
     pub TLS_POLICY: String = "tls-cipher-policy";
     /// CLB: further certificates of HTTPS listeners, by domain. An empty list removes all.
-    pub DOMAINS: Vec<String> = "domain-extensions", kind(DOMAIN);
+    pub DOMAINS: Vec<String> = "domain-extensions", kind(DOMAIN), reaches(CERTIFICATES);
     /// NLB: further certificates of TCPSSL listeners. An empty list removes all.
-    pub ADDITIONAL_CERTIFICATES: Vec<String> = "additional-cert-ids";
+    pub ADDITIONAL_CERTIFICATES: Vec<String> = "additional-cert-ids", reaches(CERTIFICATES);
     /// CLB: HTTP/2 on HTTPS listeners.
     pub HTTP2: String = "http2-enabled", kind(ON);
     /// NLB: CA certificates for TLS of clients.
-    pub CA_CERTIFICATES: Vec<String> = "cacert-id";
+    pub CA_CERTIFICATES: Vec<String> = "cacert-id", reaches("use any CA certificate of the account");
     /// NLB: checks certificates of clients.
     pub CA_ENABLED: bool = "cacert", kind(TRUTH);
     /// NLB: ALPN on TCPSSL listeners.
@@ -265,7 +266,7 @@ provider_kit::declare! {
     /// CLB: access control by a list.
     pub ACL_STATUS: String = "acl-status", kind(ON);
     /// CLB: IDs of access control lists.
-    pub ACL: Vec<String> = "acl-id";
+    pub ACL: Vec<String> = "acl-id", reaches("use any access control list of the account");
     /// CLB: `white` or `black`.
     pub ACL_TYPE: String = "acl-type";
     /// CLB: header with the protocol of the listener.
@@ -305,9 +306,10 @@ provider_kit::declare! {
     /// NLB: backends are instances or addresses.
     pub SERVER_GROUP: String = "server-group-type", kind(GROUP_TYPE), default("Instance"), decides_targets();
     /// Server groups of your own load balancer by ports: `rsp-1:80` (CLB), `sgp-1:80` (NLB). Other backends in them stay.
-    pub GROUPS: ByPort<Group> = "vgroup-port", default_description("groups that are created"), decides_targets();
+    /// A group of another load balancer, and one that Kubernetes created, is refused.
+    pub GROUPS: ByPort<Group> = "vgroup-port", default_description("groups that are created"), decides_targets(), reaches("get traffic of any server group of the named load balancer that Kubernetes did not create");
     /// Weight of all backends together, in server groups of yours.
-    pub WEIGHT_TOTAL: u32 = "weight", kind(WEIGHT), decides_targets();
+    pub WEIGHT_TOTAL: u32 = "weight", kind(WEIGHT), decides_targets(), reaches("choose its part of the traffic of a server group of others");
     /// Weight of each backend; with `externalTrafficPolicy: Local`, a Node has the number of its Pods.
     pub DEFAULT_WEIGHT: u32 = "default-weight", kind(WEIGHT), default("100"), decides_targets();
     /// Leaves weights of backends as they are.
@@ -327,7 +329,7 @@ provider_kit::declare! {
     /// CLB: leaves the Service to the controller of this class.
     pub CLASS: String = "class";
     /// Kind of backends: `ecs` for instances with node ports, `eni` for network interfaces of Pods.
-    pub BACKEND_TYPE: bool = "backend-type", kind(BACKEND), default_description("`Global.serviceBackendType`"), decides_targets();
+    pub BACKEND_TYPE: bool = "backend-type", kind(BACKEND), default_description("`Global.serviceBackendType`"), decides_targets(), reaches("lead traffic to any network interface of the VPC, if the author may write EndpointSlices");
 }
 
 /// Returns the Service with annotations of the old prefix under the new one.

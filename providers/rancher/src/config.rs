@@ -1,13 +1,49 @@
 //! The configuration: environment variables and `--cloud-config`. docs/providers/rancher.md is generated from these
 //! declarations.
 
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use cloud_provider::{ConfigFile, Result, Setup};
-use provider_kit::declared::Kind;
+use provider_kit::declared::{Kind, Value, forms};
 use provider_kit::gcfg::GitConfigSettings;
 use provider_kit::transport::{Credential, ValueOrFile};
 use provider_kit::variables::Variables;
+
+/// Ports and ranges of ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortRanges(Vec<RangeInclusive<u16>>);
+
+impl PortRanges {
+    /// Returns `true` if the port is one of these.
+    #[must_use]
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|range| range.contains(&port))
+    }
+}
+
+impl fmt::Display for PortRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        };
+        f.write_str(&self.0.iter().map(shown).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Value for PortRanges {
+    const KIND: Kind<Self> = Kind::of("a comma list of ports and ranges, such as 80,443,8000-8999", |text| {
+        let one = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (0 < first && first <= last).then_some(first..=last)
+        };
+        let all: Vec<_> = forms::items(text).map(one).collect::<Option<_>>()?;
+        (!all.is_empty()).then_some(Self(all))
+    });
+}
 
 const SECONDS: Kind<u64> = Kind::number(1, 3600);
 const INSTANCE_TYPES: Kind<bool> = Kind::one_of(&[("rancher", false), ("driver", true)]);
@@ -27,6 +63,11 @@ provider_kit::declare! {
     pub TIMEOUT: u64 = "RANCHER_CLIENT_TIMEOUT", kind(SECONDS), default("10"), lenient();
     /// Logs requests and answers.
     pub DEBUG: bool = "RANCHER_CLIENT_DEBUG", default("false"), lenient();
+    /// The most containers that the annotation `scale` of a Service may ask for. They run on hosts that all tenants share.
+    pub MAX_SCALE: u32 = "CATTLE_MAX_SCALE", kind(Kind::number(1, 1000)), default("1000");
+    /// Ports that load balancers of Services may publish on hosts. A port that one Service publishes is taken for all
+    /// others, and for other stacks of the environment.
+    pub SERVICE_PORTS: PortRanges = "CATTLE_SERVICE_PORTS", default_description("all ports");
 }
 
 provider_kit::declare! {
@@ -58,6 +99,10 @@ pub struct Config {
     pub timeout: Duration,
     /// If set, requests and answers are logged.
     pub debug: bool,
+    /// The most containers of a load balancer.
+    pub max_scale: u32,
+    /// The ports that load balancers may publish; `None` for all.
+    pub service_ports: Option<PortRanges>,
     /// Label of hosts with their zone.
     pub zone_label: String,
     /// Label of hosts with their region.
@@ -102,6 +147,8 @@ impl Config {
             credential,
             timeout: Duration::from_secs(variables.get(&TIMEOUT).unwrap_or_default()),
             debug: variables.get(&DEBUG).unwrap_or_default(),
+            max_scale: variables.get(&MAX_SCALE).unwrap_or(1000),
+            service_ports: variables.get(&SERVICE_PORTS),
             zone_label: file.get(&ZONE_LABEL).unwrap_or_default(),
             region_label: file.get(&REGION_LABEL).unwrap_or_default(),
             types_are_drivers: file.get(&INSTANCE_TYPE).unwrap_or_default(),

@@ -40,6 +40,7 @@ const GROUPS: Kind<Vec<String>> = Kind::of("a comma list of 1 to 5 IDs of securi
     let all: Vec<_> = forms::items(text).map(str::to_owned).collect();
     ((1..=5).contains(&all.len()) && all.iter().all(|id| is_id(id, "sg-"))).then_some(all)
 });
+const SUBNETS: &str = "create an internal load balancer in any subnet of the VPC";
 const SKIP: Kind<bool> = Kind::of("`skip`", |text| Some(text == "skip"));
 
 /// Maximum length of the ID of a resource, in bytes.
@@ -99,31 +100,37 @@ provider_kit::declare! {
     pub TYPE: bool = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type", kind(PRIVATE), default("public");
     /// Subnet of an internal load balancer, required for `private`. When it changes, the Service gets another load
     /// balancer with another address.
-    pub SUBNET: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type-internal-subnet-id", kind(SUBNET_FORM);
-    /// Name of a new load balancer.
-    pub LB_NAME_KEY: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-name", kind(LB_NAME), default_description("`<cluster>_<namespace>_<name>`");
+    pub SUBNET: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-type-internal-subnet-id", kind(SUBNET_FORM),
+        reaches(SUBNETS);
+    /// Name of a new load balancer. A name that is generated for another Service is a mistake.
+    pub LB_NAME_KEY: String = "service.beta.kubernetes.io/tencentcloud-loadbalancer-name", kind(LB_NAME), default_description("`<cluster>_<namespace>_<name>`"),
+        reaches("take a name that somebody else wants");
     /// ID of the load balancer of the Service. Written by the program; do not change it.
-    pub ID: String = "service.kubernetes.io/loadbalance-id", kind(ID_FORM), lenient();
+    pub ID: String = "service.kubernetes.io/loadbalance-id", kind(ID_FORM), lenient(),
+        reaches("keep younger Services from a load balancer without an owner that it names");
     /// Subnet of an internal load balancer; like `type: private` with this subnet.
-    pub TKE_SUBNET: String = "service.kubernetes.io/qcloud-loadbalancer-internal-subnetid", kind(SUBNET_FORM);
+    pub TKE_SUBNET: String = "service.kubernetes.io/qcloud-loadbalancer-internal-subnetid", kind(SUBNET_FORM), reaches(SUBNETS);
     /// ID of a load balancer of yours that the Service uses. It is never deleted; only listeners of the Service change.
-    pub EXISTING: String = "service.kubernetes.io/tke-existed-lbid", kind(ID_FORM);
+    pub EXISTING: String = "service.kubernetes.io/tke-existed-lbid", kind(ID_FORM),
+        reaches("add listeners to any load balancer of the VPC that has no owner");
     /// Charge type of the traffic of a new public load balancer. A later change has no effect, and an event says so.
     pub CHARGE: String = "service.kubernetes.io/qcloud-loadbalancer-internet-charge-type", kind(CHARGE_FORM), default_description("the cloud's"),
         aliases(&["kubernetes.io/service.internetChargeType"]);
     /// Bandwidth of a public load balancer in Mbps.
-    pub BANDWIDTH: u32 = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out", kind(Kind::number(1, 2048)), default_description("the cloud's"),
+    pub BANDWIDTH: u32 = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out", kind(Kind::number(1, 2048)), default_description("the cloud's"), reaches("pay for up to 2048 Mbps"),
         aliases(&["kubernetes.io/service.internetMaxBandwidthOut"]);
     /// Further parameters of the request `CreateLoadBalancer`, such as `{"AddressIPVersion": "IPV6"}`, and further tags:
-    /// `{"Tags": [{"TagKey": "team", "TagValue": "shop"}]}`.
-    pub EXTENSIVE: Json = "service.kubernetes.io/service.extensiveParameters";
-    /// Further parameters of listeners, such as `{"Scheduler": "LEAST_CONN"}`.
+    /// `{"Tags": [{"TagKey": "team", "TagValue": "shop"}]}`. [Some are accepted](#further-parameters).
+    pub EXTENSIVE: Json = "service.kubernetes.io/service.extensiveParameters",
+        reaches("use any EIP, bandwidth package and subnet of the account, and pay for any size");
+    /// Further parameters of listeners, such as `{"Scheduler": "LEAST_CONN"}`. [Some are accepted](#further-parameters).
     pub LISTENER: Json = "service.kubernetes.io/service.listenerParameters";
-    /// Security groups of the load balancer.
-    pub SECURITY_GROUPS: Vec<String> = "service.cloud.tencent.com/security-groups", kind(GROUPS);
+    /// Security groups of the load balancer. Not with `tke-existed-lbid`.
+    pub SECURITY_GROUPS: Vec<String> = "service.cloud.tencent.com/security-groups", kind(GROUPS), reaches("use any security group of the account");
     /// Traffic is checked by the security groups of the load balancer alone, and not by those of the Nodes. Not with
     /// `tke-existed-lbid`.
-    pub PASS_TO_TARGET: bool = "service.cloud.tencent.com/pass-to-target", default_description("`true` with source ranges");
+    pub PASS_TO_TARGET: bool = "service.cloud.tencent.com/pass-to-target", default_description("`true` with source ranges"),
+        reaches("lead its traffic past the security groups of the Nodes");
     /// Protects the load balancer against deletion by others.
     pub PROTECTION: bool = "service.cloud.tencent.com/modification-protection";
     /// Selector of the Nodes that are targets.
@@ -134,11 +141,13 @@ provider_kit::declare! {
     /// With `local-svc-only-bind-node-with-pod`: the weight of a Node is its number of ready Pods.
     pub LOCAL_WEIGHTS: bool = "service.cloud.tencent.com/local-svc-weighted-balance", default("false");
     /// Targets are Pods with addresses in the VPC, instead of Nodes.
-    pub DIRECT: bool = "service.cloud.tencent.com/direct-access", default("false");
+    pub DIRECT: bool = "service.cloud.tencent.com/direct-access", default("false"),
+        reaches("lead traffic to any address of the VPC, if the author may write EndpointSlices");
     /// With `direct-access`: terminating Pods stay targets with weight 0.
     pub GRACE: bool = "service.cloud.tencent.com/enable-grace-shutdown", default("false");
     /// Protocols by port: `TCP`, `UDP`, `TCP_SSL`. The Secret of `tls` has the ID of the certificate in `qcloud_cert_id`.
-    pub PROTOCOLS: Protocols = "service.cloud.tencent.com/specify-protocol";
+    pub PROTOCOLS: Protocols = "service.cloud.tencent.com/specify-protocol",
+        reaches("use any certificate of the account, by a Secret of its namespace");
     /// `skip` leaves the Service to another controller.
     pub MODE: bool = "service.cloud.tencent.com/mode", kind(SKIP);
     /// Not supported: has no effect, and an event says so.

@@ -167,9 +167,12 @@ impl Api {
             let mut answer: Value =
                 shared.send_read(|priority| self.send(action.clone().with_priority(priority))).await?;
             let total = answer["TotalCount"].as_u64().and_then(|it| usize::try_from(it).ok());
-            let items = match answer[place].take() {
-                Value::Null => Vec::new(),
-                list => serde_json::from_value::<Vec<T>>(list)
+            let items = match answer.get_mut(place).map(Value::take) {
+                None if !answer.is_object() => {
+                    return Err(Error::other(format!("{}: the answer is no object: {answer}", action.name)));
+                }
+                None | Some(Value::Null) => Vec::new(),
+                Some(list) => serde_json::from_value::<Vec<T>>(list)
                     .map_err(|err| Error::other(format!("{}: unexpected {place}: {err}", action.name)))?,
             };
             let seen = {

@@ -49,7 +49,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && is_one_of(&body["ServerGroupNames"], &it["ServerGroupName"])
                     && has_tags(it, body)
             });
-            found.iter_mut().for_each(|it| it["ServerCount"] = json!(array(&it["_servers"]).count()));
+            for it in &mut found {
+                let listeners = world.all("listener").iter().filter(|of| of["ServerGroupId"] == it["ServerGroupId"]);
+                let related: Vec<_> = listeners.map(|of| of["LoadBalancerId"].clone()).collect();
+                it["RelatedLoadBalancerIds"] = related.into();
+                it["ServerCount"] = json!(array(&it["_servers"]).count());
+            }
             world.token_page(found, body, "MaxResults", ["ServerGroups", ""])
         }
         "ListServerGroupServers" => {

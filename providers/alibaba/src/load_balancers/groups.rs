@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ID;
 use super::apply::{Made, Work};
 use super::backends::{is_unresolved, server_of};
-use super::names::Part;
+use super::names::is_of_kubernetes;
 use super::read::{created_id, list, text};
 use crate::api::{ECS, NLB, Query, tag_list};
 use crate::instances::AT_ONCE;
@@ -232,13 +232,17 @@ impl Work<'_> {
         };
         let Some(share) = &self.share else { return Err(wrong("needs a load balancer of yours")) };
         let found = self.cloud.group_of_user(self.is_network, pool, share).await?;
-        let (name, targets) = found.ok_or_else(|| wrong("does not exist"))?;
-        if Part::of(self.kind, &name, &self.cloud.api.config.cluster).is_some() {
+        let found = found.ok_or_else(|| wrong("does not exist"))?;
+        if is_of_kubernetes(self.kind, &found.name) {
             return Err(wrong("was created by Kubernetes"));
+        }
+        let is_free = self.is_network && found.balancers.is_empty();
+        if !is_free && !found.balancers.iter().any(|id| id == self.id) {
+            return Err(wrong(&format!("is not of load balancer {}", self.id)));
         }
         let mut observed = self.change.actual.cloned().unwrap_or_default();
         let graph = observed.graph.take().unwrap_or_default();
-        observed.graph = Some(graph.pool(pool, Attributes::default().set(ID, pool), Some(targets)));
+        observed.graph = Some(graph.pool(pool, Attributes::default().set(ID, pool), Some(found.targets)));
         Ok(Applied::PlanAgain(Box::new(observed)))
     }
 }

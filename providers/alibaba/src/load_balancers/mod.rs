@@ -15,6 +15,7 @@ mod ports;
 mod read;
 mod search;
 mod settings;
+mod settings_shown;
 mod source_ranges;
 mod spec;
 mod whole;
@@ -159,7 +160,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     }
 
     /// Refuses what cannot be changed, and leaves what belongs to others as it is: parts of other Services, tags,
-    /// weights, and all of a load balancer of the user that the annotations do not name.
+    /// weights, and all settings of a load balancer of the user.
     fn fit(
         &self,
         mut desired: ResourceGraph,
@@ -169,12 +170,8 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         if is_reused(observed.kind) {
-            // The record of tags would be that of one Service among several.
-            // Zones are the user's, too: the annotation counts at the creation of a load balancer.
-            let is_stated =
-                |key: &str| !IMMUTABLE.contains(&key) && key != "ZoneMappings" && tag_key(key) != Some(SPEC_TAGS.key);
-            let stated = desired.balancer_attributes().map(|it| it.clone().matching(is_stated));
-            desired = desired.balancer(stated.unwrap_or_default());
+            // Its settings are the user's: traffic of others passes the load balancer, too.
+            desired = desired.balancer(Attributes::default());
             if !spec.overrides {
                 desired.resources.retain(|resource, _| !matches!(resource, ResourceKey::Listener(_)));
             }
@@ -292,7 +289,9 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
     let complete = |zone: &Value| {
         let is_it = |it: &&Value| ["ZoneId", "VSwitchId"].iter().all(|key| it[*key] == zone[*key]);
         let mut whole = there.iter().find(is_it).cloned().unwrap_or_else(|| zone.clone());
-        zone.as_object().into_iter().flatten().for_each(|(key, value)| whole[key] = value.clone());
+        if let (Some(whole), Some(zone)) = (whole.as_object_mut(), zone.as_object()) {
+            whole.extend(zone.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
         whole
     };
     let zones = sorted_set(wanted.iter().map(complete).collect());

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use cloud_provider::Service;
+use cloud_provider::{Service, default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, OwnerTags};
 
 use super::read::Tags;
@@ -39,6 +39,19 @@ pub(super) fn is_network(kind: &str) -> bool {
 /// Returns `true` for load balancers of the user.
 pub(super) fn is_reused(kind: &str) -> bool {
     [REUSED_CLASSIC, REUSED_NETWORK].contains(&kind)
+}
+
+/// Returns `true` for the name of a part of a Service of any cluster.
+pub(super) fn is_of_kubernetes(kind: &str, name: &str) -> bool {
+    name.starts_with(if is_network(kind) { "k8s." } else { "k8s/" })
+}
+
+/// Returns `true` if a name has the form of those that are generated for the load balancers of Services, but not for this
+/// one.
+pub(super) fn is_generated_for_another(name: &str, service: &Service) -> bool {
+    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+    let is_generated = name.strip_prefix('a').is_some_and(|rest| rest.len() == 31 && rest.bytes().all(is_digit));
+    is_generated && name != default_load_balancer_name(service)
 }
 
 /// Returns namespace and name of a Service.

@@ -132,10 +132,8 @@ impl Spec {
         match (ranges.is_empty(), is_network, spec.requested.is_some()) {
             (true, ..) => {}
             (false, true, false) => spec.balancer = spec.balancer.set(RANGES, ranges),
-            (false, true, true) => annotations.warning(format!(
-                "loadBalancerSourceRanges has no effect on a load balancer of yours: use its security groups, or annotation {}",
-                key::SECURITY_GROUPS.key()
-            )),
+            (false, true, true) => annotations
+                .warning("loadBalancerSourceRanges has no effect on a load balancer of yours: use its security groups"),
             (false, false, _) => annotations.warning(format!(
                 "loadBalancerSourceRanges has no effect on a CLB, which every address reaches: use annotation {}",
                 key::ACL.key()
@@ -148,7 +146,17 @@ impl Spec {
                 key::PERSISTENCE.key()
             ));
         }
+        if let Some(name) = annotations.get(&key::LB_NAME).filter(|name| names::is_generated_for_another(name, service))
+        {
+            annotations.mistake(format!(
+                "annotation {}: {name:?} has the form of a name that is generated for another Service; choose another name",
+                key::LB_NAME.key()
+            ));
+        }
         ignored(service, is_network, &mut annotations);
+        if spec.requested.is_some() {
+            ignored_of_user(service, &mut annotations);
+        }
         annotations.unknown(PREFIX, key::ALL);
         spec.warnings = annotations.warnings().to_vec();
         let follows = !spec.selector.selects_all();
@@ -173,6 +181,28 @@ fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_
     if annotations.is_set(&key::WEIGHT_TOTAL) && !annotations.is_set(&key::GROUPS) {
         let (key, groups) = (key::WEIGHT_TOTAL.key(), key::GROUPS.key());
         annotations.warning(format!("annotation {key} has no effect without {groups}"));
+    }
+}
+
+/// Warns of settings of the load balancer itself, which have no effect on a load balancer of the user.
+fn ignored_of_user(service: &Service, annotations: &mut Annotations<'_>) {
+    let is_set = |key: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    let of_balancer = [
+        key::LB_NAME.key(),
+        key::TAGS.key(),
+        key::IPV6_ADDRESS.key(),
+        key::CHARGE.key(),
+        key::BANDWIDTH.key(),
+        key::INSTANCE_CHARGE.key(),
+        key::SPEC.key(),
+        key::SECURITY_GROUPS.key(),
+        key::BANDWIDTH_PACKAGE.key(),
+        key::CROSS_ZONE.key(),
+        key::DELETE_PROTECTION.key(),
+        key::MODIFICATION_PROTECTION.key(),
+    ];
+    for key in of_balancer.into_iter().filter(|key| is_set(key)) {
+        annotations.warning(format!("annotation {key} has no effect on a load balancer of yours: change it there"));
     }
 }
 

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::certificates::{ADDITIONAL, DOMAINS};
 use super::model::{ClassicBalancer, ClassicListener, NetworkBalancer, NetworkGroup, NetworkListener};
-use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, kind};
+use super::names::{CLASSIC, CLUSTER_TAG, NAME_TAG, NETWORK, Part, Share, is_of_kubernetes, kind};
 use super::read::{AT_ONCE, Found, id_of, is_group_of, is_network_id, list, port, span, tags, text};
+use super::settings_shown::{classic_balancer, classic_listener, fields, network_balancer};
 use super::source_ranges::{ATTACHED, GROUP, RANGES, UNKNOWN, is_dual_stack};
 use super::{AlibabaLoadBalancers, ID, OF_USERS, OWNER};
 use crate::api::{NLB, Query, SLB};
@@ -23,6 +24,14 @@ pub(super) struct Group {
     pub(super) name: String,
     pub(super) settings: Attributes,
     pub(super) servers: Vec<Value>,
+}
+
+/// A server group that a user names, with the backends of a Service in it.
+pub(super) struct UserGroup {
+    pub(super) name: String,
+    /// IDs of the load balancers that have the group. A group of NLBs may have none.
+    pub(super) balancers: Vec<String>,
+    pub(super) targets: Targets,
 }
 
 /// A listener with the settings that requests have.
@@ -37,6 +46,10 @@ impl<'a> Listener<'a> {
     fn group(&self) -> Option<&'a str> {
         ["VServerGroupId", "ServerGroupId"].into_iter().find_map(|key| self.it[key].as_str())
     }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Returns the name of the pool of a server group. A second group of the same name, which a lost answer to a creation
@@ -74,51 +87,6 @@ fn has_sign_of(server: &Value, group: &Part<'_>, kind: &str, cluster: &str) -> b
     }
 }
 
-/// Returns the settings of a CLB, with the values of requests: lists show the kind of payment as a number.
-fn classic_balancer(it: &Value) -> Value {
-    let mut all = it.clone();
-    let payment = match (text(it, "InternetChargeTypeAlias"), text(it, "InternetChargeType")) {
-        ("", "3") => "paybybandwidth",
-        ("", "4") => "paybytraffic",
-        ("", _) => return all,
-        (alias, _) => alias,
-    };
-    all["InternetChargeType"] = json!(payment);
-    all
-}
-
-/// Returns the settings of a CLB's listener, with the names of requests.
-fn classic_listener(it: &Value) -> Value {
-    let protocol = text(it, "ListenerProtocol").to_lowercase();
-    let mut all = it[format!("{}ListenerConfig", protocol.to_uppercase())].clone();
-    for key in ["Scheduler", "AclStatus", "AclType", "AclIds", "Status"] {
-        all[key] = it[key].clone();
-    }
-    if ["tcp", "udp"].contains(&&*protocol) {
-        all["HealthCheckSwitch"] = all["HealthCheck"].take();
-        all["ProxyProtocolV2Enabled"] =
-            json!(all["ProxyProtocolV2Enabled"] == "true" || all["ProxyProtocolV2Enabled"] == true);
-    }
-    if all["ListenerForward"] != "on" {
-        all["ForwardPort"] = Value::Null;
-    }
-    all["Protocol"] = json!(protocol);
-    all
-}
-
-/// Returns the settings of an NLB, with the names of requests.
-fn network_balancer(it: &Value) -> Value {
-    let mut all = it.clone();
-    let zone = |zone: &Value| {
-        let address = &zone["LoadBalancerAddresses"][0];
-        let of_zone = ["ZoneId", "VSwitchId"].map(|key| (key, &zone[key]));
-        let fields = of_zone.into_iter().chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
-        fields.filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.to_owned(), it.clone())).collect::<Value>()
-    };
-    all["ZoneMappings"] = list(it, "ZoneMappings").map(zone).collect();
-    all
-}
-
 impl AlibabaLoadBalancers {
     /// Returns `true` if a part belongs to a Service of the cluster.
     fn is_of_cluster(&self, kind: &str, name: &str) -> bool {
@@ -128,22 +96,25 @@ impl AlibabaLoadBalancers {
     /// Returns a listener of a CLB, with the further certificates of one of the cluster.
     async fn classic_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
         let (mut all, description) = (classic_listener(it), text(it, "Description"));
-        if all["Protocol"] == "https" && self.is_of_cluster(CLASSIC, description) {
-            all[DOMAINS] = self.domains_of(it).await?;
+        if all["Protocol"] == "https"
+            && self.is_of_cluster(CLASSIC, description)
+            && let Some(all) = all.as_object_mut()
+        {
+            all.insert(DOMAINS.to_owned(), self.domains_of(it).await?);
         }
         Ok(Listener { it, description, settings: Attributes::observed(&ClassicListener(all))? })
     }
 
     /// Returns a listener of an NLB, with the further certificates of one of the cluster.
     async fn network_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
-        let (mut all, description) = (it.clone(), text(it, "ListenerDescription"));
+        let (mut all, description) = (fields(it), text(it, "ListenerDescription"));
         let [first, last] = span(it);
-        let range = (first != last).then_some([first, last]);
-        [all["StartPort"], all["EndPort"]] = range.map_or([Value::Null, Value::Null], |it| it.map(|port| json!(port)));
-        if all["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
-            all[ADDITIONAL] = self.additional_of(it).await?;
+        let port = |port| if first == last { Value::Null } else { json!(port) };
+        all.extend([("StartPort".to_owned(), port(first)), ("EndPort".to_owned(), port(last))]);
+        if it["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
+            all.insert(ADDITIONAL.to_owned(), self.additional_of(it).await?);
         }
-        let settings = Attributes::observed(&NetworkListener(all))?.set(ID, text(it, "ListenerId"));
+        let settings = Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(it, "ListenerId"));
         Ok(Listener { it, description, settings })
     }
 
@@ -220,32 +191,32 @@ impl AlibabaLoadBalancers {
     /// Returns the settings of an NLB, with the source ranges that its security group admits.
     async fn network_settings(&self, found: &Found, name: &str) -> Result<Attributes> {
         let mut all = network_balancer(&found.it);
-        let attached = all["SecurityGroupIds"].clone();
+        let attached = found.it["SecurityGroupIds"].clone();
         let has_groups = attached.as_array().is_some_and(|ids| !ids.is_empty());
         let group = match has_groups && found.share.is_none() {
             true => match self.ranges_group(name).await {
                 // A policy without security groups is enough for Services without source ranges.
                 Err(error) if error.is_unauthorized() => {
-                    return Ok(Attributes::observed(&NetworkBalancer(all))?.set(UNKNOWN, error.to_string()));
+                    return Ok(Attributes::observed(&NetworkBalancer(all.into()))?.set(UNKNOWN, error.to_string()));
                 }
                 group => group?,
             },
             false => None,
         };
-        let Some(group) = group else { return Attributes::observed(&NetworkBalancer(all)) };
+        let Some(group) = group else { return Attributes::observed(&NetworkBalancer(all.into())) };
         let is_attached = attached.as_array().is_some_and(|ids| ids.contains(&json!(group.id)));
         if let Some(ranges) = group.ranges(is_dual_stack(&found.it)).filter(|_| is_attached) {
-            all[RANGES] = json!(ranges);
+            all.insert(RANGES.to_owned(), json!(ranges));
         }
-        if let Some(ids) = all["SecurityGroupIds"].as_array_mut() {
+        if let Some(ids) = all.get_mut("SecurityGroupIds").and_then(Value::as_array_mut) {
             ids.retain(|id| *id != *group.id);
         }
-        Ok(Attributes::observed(&NetworkBalancer(all))?.set(GROUP, &group.id).set(ATTACHED, attached))
+        Ok(Attributes::observed(&NetworkBalancer(all.into()))?.set(GROUP, &group.id).set(ATTACHED, attached))
     }
 
     /// Reads the server groups of the user that an NLB or the Service uses.
-    async fn groups_of_user(&self, found: &Found, listeners: &[&Value]) -> Result<Vec<Value>> {
-        let used = listeners.iter().map(|it| text(it, "ServerGroupId")).chain(found.groups.iter().map(String::as_str));
+    async fn groups_of_user(&self, of: &Found, listeners: &[&Value]) -> Result<Vec<Value>> {
+        let used = listeners.iter().map(|it| text(it, "ServerGroupId")).chain(of.groups.iter().map(String::as_str));
         let ids: BTreeSet<_> = used.filter(|id| !id.is_empty()).collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let cluster = &self.api.config.cluster;
@@ -254,7 +225,14 @@ impl AlibabaLoadBalancers {
             self.all_of(query, "/ServerGroups", "ServerGroupId").await
         };
         let found = try_join_all(ids.chunks(AT_ONCE[1]).map(read)).await?.concat();
-        Ok(found.into_iter().filter(|it| Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_none()).collect())
+        let balancer = id_of(&of.it);
+        // A group of another NLB is not read, so that its use is refused.
+        let is_meant = |it: &Value| {
+            let related = texts(&it["RelatedLoadBalancerIds"]);
+            let is_of_cluster = Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_some();
+            !is_of_cluster && (related.is_empty() || related.contains(&balancer))
+        };
+        Ok(found.into_iter().filter(is_meant).collect())
     }
 
     /// Reads the backends of server groups.
@@ -264,27 +242,24 @@ impl AlibabaLoadBalancers {
             let key = |it: &Value| [text(it, "ServerId"), text(it, "ServerIp"), &it["Port"].to_string()].join(" ");
             let found = self.api.tokens(query, ("MaxResults", 100), "/Servers", &SharedPriority::default(), key).await;
             let servers = found?.complete()?.into_items();
-            let mut group = it.clone();
-            group["HealthCheckConfig"] = group["HealthCheck"].take();
-            let settings = Attributes::observed(&NetworkGroup(group))?;
+            let mut group = fields(it);
+            let check = group.remove("HealthCheck").unwrap_or_default();
+            group.insert("HealthCheckConfig".to_owned(), check);
+            let settings = Attributes::observed(&NetworkGroup(group.into()))?;
             let (id, name) = (text(it, "ServerGroupId").to_owned(), text(it, "ServerGroupName").to_owned());
             Ok(Group { id, name, settings, servers })
         };
         try_join_all(groups.iter().map(whole)).await
     }
 
-    /// Reads the name of a server group of the user, and the backends of a Service in it.
-    pub(super) async fn group_of_user(
-        &self,
-        is_network: bool,
-        id: &str,
-        share: &Share,
-    ) -> Result<Option<(String, Targets)>> {
+    /// Reads a server group that the user names, with the backends of a Service in it.
+    pub(super) async fn group_of_user(&self, is_network: bool, id: &str, share: &Share) -> Result<Option<UserGroup>> {
         let found = match is_network {
             true => {
                 let query = Query::new(NLB, "ListServerGroups").set("ServerGroupIds", [id]);
                 let found = self.all_of(query, "/ServerGroups", "ServerGroupId").await?;
-                self.with_servers(&found).await?.pop().map(|group| (group.name, group.servers))
+                let balancers = found.last().map(|it| texts(&it["RelatedLoadBalancerIds"])).unwrap_or_default();
+                self.with_servers(&found).await?.pop().map(|group| (group.name, group.servers, balancers))
             }
             false => {
                 let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", id);
@@ -293,7 +268,7 @@ impl AlibabaLoadBalancers {
                     answer => {
                         let answer = answer?;
                         let servers = list(&answer["BackendServers"], "BackendServer").cloned().collect();
-                        Some((text(&answer, "VServerGroupName").to_owned(), servers))
+                        Some((text(&answer, "VServerGroupName").to_owned(), servers, vec![id_of(&answer)]))
                     }
                 }
             }
@@ -303,7 +278,10 @@ impl AlibabaLoadBalancers {
             Part::of(kind, text(it, "Description"), &self.api.config.cluster).is_some_and(|part| share.has(&part))
         };
         let region = self.api.metadata.region().await?;
-        Ok(found.map(|(name, all)| (name, servers(all.iter().filter(is_own), &region))))
+        Ok(found.map(|(name, all, balancers)| {
+            let targets = servers(all.iter().filter(is_own), &region);
+            UserGroup { name, balancers, targets }
+        }))
     }
 
     /// Returns a load balancer with its resources: all that belong to the cluster, or to the Service of the share.
@@ -342,7 +320,8 @@ impl AlibabaLoadBalancers {
                         Part::of(kind, text(it, "Description"), cluster).is_some_and(|part| share.has(&part))
                     };
                     let own = servers(group.servers.iter().filter(is_own), region);
-                    if !own.is_empty() || found.groups.contains(&group.id) {
+                    let is_named = found.groups.contains(&group.id) && !is_of_kubernetes(kind, &group.name);
+                    if !own.is_empty() || is_named {
                         graph = graph.pool(&group.id, settings, Some(own));
                     }
                 }

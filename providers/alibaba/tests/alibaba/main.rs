@@ -17,6 +17,7 @@ mod routes;
 mod sharing;
 mod source_ranges;
 mod takeover;
+mod tenants;
 
 /// Services with classic load balancers (CLB).
 mod classic {

@@ -12,7 +12,7 @@ fn kinds(is_network: bool) -> [&'static str; 3] {
 }
 
 /// Adds a load balancer of the user, with a listener on port 8080 and a server group with one backend.
-fn add_balancer(harness: &Harness, is_network: bool) -> String {
+pub(crate) fn add_balancer(harness: &Harness, is_network: bool) -> String {
     let mut cloud = harness.fake.lock();
     let backend = |kind: &str| json!({"ServerId": "i-users", "Port": 80, "Weight": 10, kind: "Ecs", "Description": "mine", "Status": "Available"});
     let [balancer, group, listener] = kinds(is_network);
@@ -58,12 +58,12 @@ fn class(is_network: bool) -> Value {
     if is_network { json!({"loadBalancerClass": "alibabacloud.com/nlb"}) } else { json!({}) }
 }
 
-fn service(is_network: bool, annotations: &[(&str, &str)]) -> Service {
+pub(crate) fn service(is_network: bool, annotations: &[(&str, &str)]) -> Service {
     service_of(annotations, class(is_network))
 }
 
 /// Returns what the user has created.
-fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
+pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
     let cloud = harness.fake.lock();
     let ids = ["lb-users", "nlb-users", "rsp-users", "sgp-users", "lsn-users"];
     let all = kinds(is_network).into_iter().flat_map(|kind| cloud.all(kind)).cloned();

@@ -14,8 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::borrowed::is_in_use;
 use super::eip::fixed_eip;
+use super::legacy::has_text;
 use super::object::{
-    Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, POOL, PROTECTED, described, eip_key, public,
+    ADOPTED, Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, KEPT_EIP, POOL, PROTECTED, described,
+    eip_key, public,
 };
 use super::spec::BlbSpec;
 use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};
@@ -45,7 +47,11 @@ impl BlbLoadBalancers {
         let mut outcome = after.unwrap_or_default();
         let id = &*actual.id;
         let call = match &change.operations[0] {
-            Operation::Tag => Some(description(actual, &change.identity.owner_tags())),
+            Operation::Tag => {
+                let signed = self.signed(change.identity, actual);
+                (outcome.adopted, outcome.labels) = (signed.adopted, signed.labels.clone());
+                Some(description(&signed, &change.identity.owner_tags()))
+            }
             Operation::AddTargets { targets, .. } => {
                 let missing = self.add(change, id, targets).await?;
                 let graph = outcome.graph.get_or_insert_default();
@@ -207,29 +213,30 @@ impl BlbLoadBalancers {
         let eip = self.bind(change.identity, &outcome.id, wanted, change.callbacks).await?;
         outcome.ingress.retain(|it| it.ip_mode.is_none());
         outcome.ingress.push(public(&eip.eip));
-        let is_own = self.is_own(&eip, outcome, Some(change.identity.service));
+        let is_own = self.is_own(&eip, outcome);
         let shown = Attributes::observed(&EipSettings::observed(&eip, &outcome.id, is_own))?;
         outcome.graph.get_or_insert_default().resources.insert(eip_key(), shown);
         Ok(())
     }
 
     /// Releases the EIPs of a BLB: the bound one, and those that were created for its Service and are not bound. The EIP
-    /// that a user has bound to a BLB of their own stays bound, unless the Service names it. An EIP that
+    /// that a user has bound to a BLB of their own stays bound, unless it was bound for the Service. An EIP that
     /// `spec.loadBalancerIP` names is the user's, even if it was created for the Service.
     async fn release_all(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<()> {
         let service = change.identity.service;
         // The owner tags may have been removed with the rest of the description; the tags of the EIP stay.
-        let mut owned = actual.clone();
+        let mut owned = self.signed(change.identity, actual);
         if actual.labels.contains_key(EDITED) && actual.owner_tags == OwnerTags::default() {
             owned.owner_tags = change.identity.owner_tags();
         }
+        let keeps_eip = owned.adopted && owned.labels.get(DESCRIPTION).is_some_and(|text| has_text(text, KEPT_EIP));
         for eip in self.api.eips().await?.iter() {
-            let is_own = self.is_own(eip, &owned, Some(service)) && !is_fixed(service, &eip.eip);
+            let is_own = self.is_own(eip, &owned) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
             let is_named = named
                 .is_some_and(|it| it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name);
             let is_due = match eip.instance() {
-                Some(id) => id == actual.id && (is_own || is_named || !actual.adopted),
+                Some(id) => id == actual.id && (is_own || is_named && !keeps_eip || !owned.adopted),
                 None => is_own,
             };
             if is_due {
@@ -243,20 +250,21 @@ impl BlbLoadBalancers {
     /// and its owner tags instead.
     async fn leave(&self, change: Change<'_>, actual: &ObservedLoadBalancer, spec: &BlbSpec) -> Result<Applied> {
         let id = &*actual.id;
-        let is_kept = actual.adopted || spec.is_reserved || is_lent(change.identity.service, id);
+        let is_adoption = self.is_adoption(change.identity, actual);
+        let is_kept = is_adoption || spec.is_reserved || is_lent(change.identity.service, id);
         if !is_kept && actual.labels.contains_key(PROTECTED) {
             return Err(Error::protected(format!(
                 "{} is protected against deletion; end the protection (allowDelete)",
                 actual.place()
             )));
         }
-        if actual.adopted && !is_in_use(change.identity.service, actual) {
-            // A BLB of the user that was refused.
-            return Ok(Applied::Protected);
-        }
         let is_chosen = is_lent(change.identity.service, id) || change.identity.requested_id.as_deref() == Some(id);
         if is_kept && !spec.is_reserved && !is_chosen {
             self.report_kept(change.identity.service, &actual.place());
+        }
+        if is_adoption && !is_in_use(change.identity.service, actual) {
+            // A BLB of the user that was refused.
+            return Ok(Applied::Protected);
         }
         self.release_all(change, actual, spec).await?;
         if !is_kept {
@@ -301,8 +309,12 @@ fn backends(targets: &Targets) -> Value {
     json!({"backendServerList": list})
 }
 
-/// Returns the request that writes owner tags behind the other text of a description.
+/// Returns the request that writes owner tags behind the other text of a description. Without owner tags, the BLB is
+/// free again.
 fn description(actual: &ObservedLoadBalancer, owner: &OwnerTags) -> Call {
+    let is_released = *owner == OwnerTags::default();
     let text = actual.labels.get(DESCRIPTION).map_or("", String::as_str);
-    Call::put(ONE, &[&actual.id]).json(&json!({"name": actual.name, "desc": described(owner, text)}))
+    let is_kept = |word: &&str| !(is_released && [ADOPTED, KEPT_EIP].contains(word));
+    let words: Vec<_> = text.split(' ').filter(is_kept).collect();
+    Call::put(ONE, &[&actual.id]).json(&json!({"name": actual.name, "desc": described(owner, &words.join(" "))}))
 }

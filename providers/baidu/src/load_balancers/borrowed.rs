@@ -4,19 +4,64 @@ use cloud_provider::{Error, EventSubject, Result, Service};
 use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph};
 use provider_kit::status::shown;
 
-use super::object::POOL;
-use super::{BlbLoadBalancers, text_on};
+use super::legacy::{generated_names, legacy_name};
+use super::object::{ADOPTED, Blb, DESCRIPTION, KEPT_EIP, LONGEST_DESCRIPTION, POOL, VPC, described};
+use super::{BlbLoadBalancers, is_lent, text_on};
 use crate::annotations as key;
 
-/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it.
-pub(super) fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+/// Returns `true` if the owner tags of the BLB name the Service.
+fn is_tagged(service: &Service, observed: &ObservedLoadBalancer) -> bool {
     let uid = service.metadata.uid.as_deref();
     uid.is_some() && observed.owner_tags.service.as_deref() == uid
-        || text_on(service, key::ADDED_ID.key()).as_ref() == Some(&observed.id)
-        || shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+}
+
+/// Returns `true` if the status of the Service shows the BLB. The author of a Service cannot write the status.
+fn is_shown(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+    shown(service).iter().any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+}
+
+/// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it. An annotation
+/// with its ID proves nothing, because the author of the Service can write that, too.
+pub(super) fn is_in_use(service: &Service, observed: &ObservedLoadBalancer) -> bool {
+    is_tagged(service, observed) || is_shown(service, observed)
 }
 
 impl BlbLoadBalancers {
+    /// Returns `true` if the BLB was not created for the Service, which uses it because annotations name it: such a BLB is
+    /// never deleted, and must not be in use. A BLB without owner tags was created for the Service if this cluster
+    /// generated it, and the Service shows it or its name is the generated one.
+    pub(super) fn is_adoption(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> bool {
+        let service = identity.service;
+        if observed.adopted || is_tagged(service, observed) {
+            return observed.adopted;
+        }
+        let name = legacy_name(&observed.name);
+        let has_generated_name = generated_names(&self.api.config.cluster, service).contains(&name);
+        let is_requested = identity.requested_id.as_ref() == Some(&observed.id);
+        let is_created = has_generated_name || is_shown(service, observed) && !is_requested;
+        is_lent(service, &observed.id) || !is_created
+    }
+
+    /// Returns the BLB with words in its description, if the Service only [adopts](Self::is_adoption) it: they say that it
+    /// stays, and that the EIP which it has stays bound.
+    pub(super) fn signed(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> ObservedLoadBalancer {
+        let mut signed = observed.clone();
+        if is_tagged(identity.service, observed) || !self.is_adoption(identity, observed) {
+            return signed;
+        }
+        let text = observed.labels.get(DESCRIPTION).map(String::as_str).filter(|text| !text.is_empty());
+        let has_eip = observed.ingress.iter().any(|it| it.ip_mode.is_some());
+        let words = text.into_iter().chain((!observed.adopted).then_some(ADOPTED));
+        let words: Vec<_> = words.chain(has_eip.then_some(KEPT_EIP)).collect();
+        let whole = words.join(" ");
+        let is_short = described(&identity.owner_tags(), &whole).chars().count() <= LONGEST_DESCRIPTION;
+        if is_short || !observed.adopted {
+            signed.labels.insert(DESCRIPTION.to_owned(), whole);
+        }
+        signed.adopted = true;
+        signed
+    }
+
     /// Warns of BLBs that have the name of a leaving Service, and no sign that they were created for it: they stay.
     pub(super) fn report_without_owner(&self, identity: &Identity<'_>, found: &[ObservedLoadBalancer]) {
         let is_without_owner = |it: &&ObservedLoadBalancer| {
@@ -30,10 +75,9 @@ impl BlbLoadBalancers {
 
     /// Warns of a BLB that stays when its Service is deleted, because nothing says that it was created for the Service.
     pub(super) fn report_kept(&self, service: &Service, place: &str) {
-        let generated = self.api.config.description();
         let text = format!(
-            "{place} stays, with its EIP: its description does not say {generated:?}, so it counts as one of yours. Delete \
-             both if you do not need them"
+            "{place} stays, with its EIP: its description and name do not show that it was created for this Service, so it \
+             counts as one of yours. Delete both if you do not need them"
         );
         self.deduplicator.warn(true, EventSubject::Service(service), "LoadBalancerKept", &text);
     }
@@ -45,9 +89,9 @@ impl BlbLoadBalancers {
         desired: &ResourceGraph,
         observed: &ObservedLoadBalancer,
         seen: &ResourceGraph,
-        service: &Service,
+        identity: &Identity<'_>,
     ) -> Result<()> {
-        if !observed.adopted || is_in_use(service, observed) {
+        if !self.is_adoption(identity, observed) || is_in_use(identity.service, observed) {
             return Ok(());
         }
         let listeners: Vec<_> = seen.listeners().map(|(port, _)| port.to_string()).collect();
@@ -65,6 +109,43 @@ impl BlbLoadBalancers {
             shown(listeners.join(", ")),
             shown(backends.join(", "))
         )))
+    }
+
+    /// Refuses a BLB of another VPC, whose backends would not be the Nodes.
+    pub(super) fn check_vpc(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+        match (observed.labels.get(VPC), self.place.known_vpc()) {
+            (Some(vpc), Some(own)) if vpc != own && self.is_adoption(identity, observed) => {
+                Err(Error::invalid(format!(
+                    "{} is in VPC {vpc}, not in VPC {own} of the cluster; name a BLB of this VPC",
+                    observed.place()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the subnet of a BLB in a list.
+    pub(super) fn note_subnet(&self, blb: &Blb) {
+        if let Some(subnet) = &blb.subnet {
+            self.subnets.lock().insert(blb.blb_id.clone(), subnet.clone());
+        }
+    }
+
+    /// Warns of a subnet that has no effect on a BLB that exists.
+    pub(super) fn report_subnet(&self, observed: &ObservedLoadBalancer, service: &Service) {
+        let there = self.subnets.lock().get(&observed.id).cloned();
+        let wanted = text_on(service, key::SUBNET_ID.key());
+        if let (Some(there), Some(wanted)) = (there, wanted)
+            && there != wanted
+        {
+            let text = format!(
+                "annotation {} has no effect: {} stays in subnet {there}, and is not moved to {wanted}; restore the \
+                 annotation, or create the Service again",
+                key::SUBNET_ID.key(),
+                observed.place()
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+        }
     }
 
     /// Warns of a name that has no effect on a BLB that exists.

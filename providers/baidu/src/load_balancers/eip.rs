@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use cloud_provider::{Error, EventSubject, Result, Service, SyncCallbacks};
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags};
+use provider_kit::load_balancers::{Attributes, Difference, Identity, ObservedLoadBalancer, OwnerTags};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
+use super::legacy::{GENERATED_NAME, generated_names};
 use super::object::DESCRIPTION;
 use super::spec::EipSpec;
-use super::{BlbLoadBalancers, is_lent, text_on};
+use super::{BlbLoadBalancers, text_on};
 use crate::annotations as key;
 use crate::api::Eip;
 
@@ -38,19 +39,30 @@ impl BlbLoadBalancers {
     /// Returns the EIP of a BLB: the bound one, or else one that was created for its Service and is not bound yet.
     pub(super) fn eip_of<'a>(&self, eips: &'a [Eip], blb: &ObservedLoadBalancer) -> Option<&'a Eip> {
         let bound = eips.iter().find(|it| it.instance() == Some(&blb.id));
-        bound.or_else(|| eips.iter().find(|it| it.instance().is_none() && self.is_own(it, blb, None)))
+        bound.or_else(|| eips.iter().find(|it| it.instance().is_none() && self.is_own(it, blb)))
     }
 
-    /// Returns `true` if an EIP was created for the Service of the BLB, by this program or by the Go program.
-    pub(super) fn is_own(&self, eip: &Eip, blb: &ObservedLoadBalancer, service: Option<&Service>) -> bool {
+    /// Returns `true` if an EIP was created for the Service of the BLB, by this program or by the Go program. The
+    /// annotation with its address proves nothing, because the author of the Service can write that, too.
+    pub(super) fn is_own(&self, eip: &Eip, blb: &ObservedLoadBalancer) -> bool {
         if let Some(uid) = eip.tag(OwnerTags::SERVICE) {
             return blb.owner_tags.service.as_deref() == Some(uid)
                 && eip.tag(OwnerTags::CLUSTER) == blb.owner_tags.cluster.as_deref();
         }
-        let added = service.and_then(|service| text_on(service, key::ADDED_EIP.key()));
-        let is_lent = service.is_some_and(|service| is_lent(service, &blb.id));
-        let is_marked = !is_lent && blb.labels.get(DESCRIPTION).is_some_and(|text| text.contains(LEGACY_MARK));
-        is_marked && !blb.name.is_empty() && (eip.name.as_ref() == Some(&blb.name) || added.as_ref() == Some(&eip.eip))
+        let is_marked = !blb.adopted && blb.labels.get(DESCRIPTION).is_some_and(|text| text.contains(LEGACY_MARK));
+        is_marked && !blb.name.is_empty() && eip.name.as_ref() == Some(&blb.name)
+    }
+
+    /// Warns of settings that have no effect on an EIP that was found, and not created for the Service.
+    pub(super) fn report_found(&self, service: &Service, there: &Attributes, change: Option<Difference>) {
+        if let Some(change) = change {
+            let ip = there.text("ip").unwrap_or_default();
+            let text = format!(
+                "EIP {ip} was not created for this Service, so it is yours: {change} has no effect; remove the annotation, \
+                 or change the EIP yourself"
+            );
+            self.deduplicator.warn(true, EventSubject::Service(service), "QuestionableSetting", &text);
+        }
     }
 
     /// Returns the EIP that the Service names, or one that was created for it before; creates one otherwise.
@@ -61,11 +73,14 @@ impl BlbLoadBalancers {
             return fixed_eip(&eips, ip, blb);
         }
         let (owner, added) = (identity.owner_tags(), text_on(identity.service, key::ADDED_EIP.key()));
+        let names = generated_names(&self.api.config.cluster, identity.service);
+        let generated: Vec<_> =
+            names.iter().flat_map(|name| [name.clone(), format!("{GENERATED_NAME}{name}")]).collect();
         let is_own = |it: &&Eip| {
             let is_tagged = it.tag(OwnerTags::SERVICE) == owner.service.as_deref()
                 && it.tag(OwnerTags::CLUSTER) == owner.cluster.as_deref();
             let is_legacy = it.tag(OwnerTags::SERVICE).is_none()
-                && (added.as_ref() == Some(&it.eip) || it.name.as_ref() == Some(&identity.name));
+                && (added.as_ref() == Some(&it.eip) || it.name.as_ref().is_some_and(|name| generated.contains(name)));
             it.instance().is_none() && (is_tagged || is_legacy)
         };
         let bound = eips.iter().find(|it| it.instance() == Some(blb));

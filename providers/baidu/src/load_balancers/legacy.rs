@@ -7,19 +7,21 @@ use cloud_provider::{Service, default_load_balancer_name};
 use provider_kit::load_balancers::ObservedLoadBalancer;
 
 use super::eip::LEGACY_MARK;
-use super::object::{DESCRIPTION, EDITED};
-use super::{LONGEST_NAME, is_lent, requested_id, text_on};
+use super::object::{ADOPTED, DESCRIPTION, EDITED};
+use super::{LONGEST_NAME, is_lent, requested_id, shortened, text_on};
 use crate::GENERATED;
 use crate::annotations as key;
 use crate::config::Config;
 
 /// The most characters of a description in front of the owner tags.
 const LONGEST_TEXT: usize = 90;
+/// The beginning of the names that are generated.
+pub(super) const GENERATED_NAME: &str = "CCE/SVC/";
 
 /// Returns a name without what differs between the versions of the Go program: `CCE/SVC/` in front, and the end of a
 /// long one.
 pub(super) fn legacy_name(name: &str) -> String {
-    name.strip_prefix("CCE/SVC/").unwrap_or(name).chars().take(LONGEST_NAME).collect()
+    name.strip_prefix(GENERATED_NAME).unwrap_or(name).chars().take(LONGEST_NAME).collect()
 }
 
 /// Returns the legacy owner tag of a Service: namespace and name, behind the ID of the cluster.
@@ -27,6 +29,25 @@ pub(super) fn legacy_owner(cluster: &str, service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let [namespace, name] = [part(&service.metadata.namespace), part(&service.metadata.name)];
     format!("{cluster}/{namespace}/{name}")
+}
+
+/// Returns the names of BLBs that are generated for a Service: by this program, and by versions of the Go program. The
+/// author of the Service cannot choose them.
+pub(super) fn generated_names(cluster: &str, service: &Service) -> [String; 3] {
+    let owner = legacy_owner(cluster, service);
+    let shortened = shortened(format!("{GENERATED_NAME}{owner}"));
+    let default = default_load_balancer_name(service).chars().take(32).collect();
+    [legacy_name(&owner), legacy_name(&shortened), default]
+}
+
+/// Returns `true` if a name has the form of those that are generated for Services, but not for this one.
+pub(super) fn is_generated_for_another(name: &str, cluster: &str, service: &Service) -> bool {
+    let is_default = |name: &str| {
+        let digits = name.strip_prefix('a').unwrap_or_default();
+        digits.len() == 31 && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+    };
+    let is_own = generated_names(cluster, service).contains(&legacy_name(name));
+    !is_own && (name.starts_with(GENERATED_NAME) || is_default(name))
 }
 
 /// Returns `true` if a description has the text as a whole: `cce:c-1` is not in `cce:c-12`.
@@ -50,11 +71,12 @@ pub(super) struct LegacyOwners {
     description: String,
 }
 
-/// A BLB that the annotations of a Service record as created for it.
+/// A BLB that the annotations of a Service record as created for it. The author of the Service can write them, too, so
+/// they count together with a generated name only.
 struct Created {
     uid: Option<String>,
-    /// Names that this program and the Go program give it.
-    names: Vec<String>,
+    /// Names that this program and the Go program generate for it.
+    names: [String; 3],
     /// If set, an EIP was created with it.
     has_eip: bool,
 }
@@ -62,15 +84,14 @@ struct Created {
 impl Created {
     /// Returns the ID of the BLB that was created for a Service, with its record. The BLB that `…-exist-id` names, or one
     /// that the user asks for, is the user's.
-    fn of(service: &Service, generated: &str) -> Option<(String, Self)> {
+    fn of(service: &Service, cluster: &str) -> Option<(String, Self)> {
         let id = text_on(service, key::ADDED_ID.key())?;
         if is_lent(service, &id) || requested_id(service).is_some() {
             return None;
         }
-        let chosen = text_on(service, key::NAME.key()).map(|name| legacy_name(&name));
-        let names = [legacy_name(generated), default_load_balancer_name(service)].into_iter().chain(chosen);
+        let names = generated_names(cluster, service);
         let has_eip = text_on(service, key::ADDED_EIP.key()).is_some();
-        Some((id, Self { uid: service.metadata.uid.clone(), names: names.collect(), has_eip }))
+        Some((id, Self { uid: service.metadata.uid.clone(), names, has_eip }))
     }
 }
 
@@ -86,7 +107,7 @@ impl LegacyOwners {
         for service in services {
             let owner = legacy_owner(cluster, &service);
             let text = |annotation: &str| text_on(&service, annotation);
-            if let Some((id, created)) = Created::of(&service, &owner) {
+            if let Some((id, created)) = Created::of(&service, cluster) {
                 owners.created.entry(id).or_insert(created);
             }
             for (map, it) in [
@@ -118,7 +139,7 @@ impl LegacyOwners {
         };
         let words = blb.labels.get(DESCRIPTION).cloned().unwrap_or_default();
         let is_of_others = blb.owner_tags.service.is_some() && blb.owner_tags.service != created.uid;
-        if is_of_others || words.contains(GENERATED) {
+        if is_of_others || words.contains(GENERATED) || has_text(&words, ADOPTED) {
             return blb;
         }
         let mark = if created.has_eip { LEGACY_MARK } else { "" };
@@ -151,7 +172,21 @@ impl LegacyOwners {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn name_that_is_generated_for_another_service_is_known() {
+        let metadata = json!({"name": "web", "namespace": "shop", "uid": "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11"});
+        let service: Service = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        for name in ["CCE/SVC/c-1/bank/web", "CCE/SVC/c-2/shop/web", "a0123456789abcdef0123456789abcde"] {
+            assert!(is_generated_for_another(name, "c-1", &service), "{name}");
+        }
+        let own =
+            ["CCE/SVC/c-1/shop/web", "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1", "web", "a-shop", "aaaa", "abc/shop/mail"];
+        assert!(own.iter().all(|name| !is_generated_for_another(name, "c-1", &service)));
+    }
 
     #[test]
     fn description_of_a_cluster_is_not_that_of_another_one() {

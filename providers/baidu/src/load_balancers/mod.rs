@@ -1,5 +1,6 @@
 //! BLB load balancers with EIPs, as a cloud for the engine of provider-kit.
 
+mod annotated;
 mod apply;
 mod borrowed;
 mod eip;
@@ -8,7 +9,7 @@ mod object;
 mod place;
 mod spec;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,8 +35,11 @@ use provider_kit::paging::ListResult;
 use provider_kit::signing::sha256_hex;
 use provider_kit::transport::Call;
 
-use self::legacy::{LegacyOwners, legacy_name, legacy_owner};
-use self::object::{Backend, Blb, EDITED, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key};
+use self::annotated::{is_fixed, is_lent, requested_id, text_on};
+use self::legacy::{GENERATED_NAME, LegacyOwners, legacy_name, legacy_owner};
+use self::object::{
+    Backend, Blb, EDITED, EIP_SETTINGS, EipSettings, GENERATED_WORDS, Listener, OWN, POOL, SHARE_GROUP, eip_key,
+};
 pub(crate) use self::place::Place;
 use self::spec::BlbSpec;
 use crate::annotations as key;
@@ -63,6 +67,8 @@ struct BlbLoadBalancers {
     /// The Services of the cluster.
     caches: SharedCaches,
     blbs: Cached<Vec<Blb>>,
+    /// Subnets of BLBs, by ID: only lists show them.
+    subnets: Mutex<BTreeMap<String, String>>,
     /// IDs of BLBs that annotations of Services name: several Services may name one.
     named: Mutex<BTreeSet<String>>,
 }
@@ -78,33 +84,13 @@ pub(crate) fn load_balancers(
     let polling =
         Polling { max_interval: Duration::from_secs(2), timeout: Duration::from_secs(60), ..Polling::default() };
     let options = Options { polling, annotates_id: true, ..Options::default() };
-    let (deduplicator, named) = (EventDeduplicator::new(cluster.events().clone()), Mutex::default());
+    let deduplicator = EventDeduplicator::new(cluster.events().clone());
+    let (subnets, named) = Default::default();
     let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
     let blbs = Cached::default();
-    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, named };
+    let cloud = BlbLoadBalancers { api, source, place, endpoint_nodes, deduplicator, caches, blbs, subnets, named };
     LoadBalancerEngine::of(cloud, machines, options)
-}
-
-fn text_on(service: &Service, annotation: &str) -> Option<String> {
-    service.metadata.annotations.as_ref()?.get(annotation).filter(|text| !text.is_empty()).cloned()
-}
-
-/// Returns the ID of the BLB that a user asks for. An ID that was written together with `…-cce-add-id` is a record.
-fn requested_id(service: &Service) -> Option<String> {
-    let added = text_on(service, key::ADDED_ID.key());
-    text_on(service, key::EXIST_ID.key())
-        .or_else(|| text_on(service, key::ID.key()).filter(|id| Some(id) != added.as_ref()))
-}
-
-/// Returns `true` if the annotation `…-exist-id` names this BLB.
-fn is_lent(service: &Service, id: &str) -> bool {
-    text_on(service, key::EXIST_ID.key()).as_deref() == Some(id)
-}
-
-/// Returns `true` if `spec.loadBalancerIP` names this EIP.
-fn is_fixed(service: &Service, ip: &str) -> bool {
-    service.spec.as_ref().and_then(|it| it.load_balancer_ip.as_deref()) == Some(ip)
 }
 
 /// Shortens a name that is too long; a hash keeps it different from others.
@@ -153,14 +139,19 @@ impl BlbLoadBalancers {
     /// Returns all BLBs, read after this call began. Concurrent callers share one list.
     async fn blbs(&self) -> Result<Arc<Vec<Blb>>> {
         let read = async || all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| it.blb_id.clone()).await;
-        Ok(self.blbs.get(Duration::ZERO, read).await?.0)
+        let found = self.blbs.get(Duration::ZERO, read).await?.0;
+        found.iter().for_each(|it| self.note_subnet(it));
+        Ok(found)
     }
 
     async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let owners = self.legacy_owners(None);
         let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| it.id.clone());
         let generated = self.api.config.description();
-        let keep = |it: Blb| owners.observed(it.observed(&generated));
+        let keep = |it: Blb| {
+            self.note_subnet(&it);
+            owners.observed(it.observed(&generated))
+        };
         self.api.blb.list(call, "blbList", &SharedPriority::default(), keep, id).await
     }
 
@@ -196,7 +187,7 @@ impl BlbLoadBalancers {
         let (name, owner_tags) = (identity.name.clone(), identity.owner_tags());
         let left = ObservedLoadBalancer { name, owner_tags, ..ObservedLoadBalancer::default() };
         let eips = self.api.eips().await?;
-        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left, None)) else {
+        let Some(eip) = eips.iter().find(|it| it.instance().is_none() && self.is_own(it, &left)) else {
             return Ok(None);
         };
         let settings = Attributes::observed(&EipSettings::observed(eip, "", true))?;
@@ -219,7 +210,7 @@ impl BlbLoadBalancers {
         let backends = all(&self.api.blb, backends, "backendServerList", |it: &Backend| it.instance_id.clone());
         let (listeners, backends, eips) = futures::try_join!(listeners, backends, self.api.eips())?;
         let eip = self.eip_of(&eips, &observed);
-        let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed, None)));
+        let eip = eip.map(|eip| EipSettings::observed(eip, id, self.is_own(eip, &observed)));
         let graph = object::graph(ipv6, listeners, &backends, eip.as_ref())?;
         Ok(Some(ObservedLoadBalancer { graph: Some(graph), ..observed }))
     }
@@ -235,7 +226,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let owner = legacy_owner(&self.api.config.cluster, service);
-        let generated = format!("CCE/SVC/{owner}");
+        let generated = format!("{GENERATED_NAME}{owner}");
         let default = Naming::of(service);
         let chosen = text_on(service, key::NAME.key());
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
@@ -254,11 +245,15 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<BlbSpec> {
-        BlbSpec::of(service)
+        BlbSpec::of(service, &self.api.config.cluster)
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
         let (spec, request) = (input.spec, input.request);
+        if requested_id(request.service).is_some() {
+            // A BLB that exists does not need it, but is compared with it.
+            _ = self.place.vpc().await;
+        }
         let pool = Attributes::default().set(object::WEIGHT, object::FULL_WEIGHT);
         let mut pending_events = PendingEvents::default();
         let nodes = self.candidates(request, &mut pending_events).await?;
@@ -312,8 +307,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         _spec: &BlbSpec,
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
-        self.check_unused(&desired, observed, seen, identity.service)?;
+        self.check_vpc(identity, observed)?;
+        self.check_unused(&desired, observed, seen, identity)?;
         self.report_name(observed, identity.service);
+        self.report_subnet(observed, identity.service);
         if observed.labels.contains_key(EDITED)
             && let Some(settings) = desired.balancer_attributes().cloned()
         {
@@ -321,9 +318,13 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         }
         if let (Some(wanted), Some(there)) = (desired.resources.get(&eip_key()), seen.resources.get(&eip_key())) {
             let is_same = wanted.text("ip").is_none_or(|ip| there.text("ip") == Some(ip));
-            let changed = wanted.differences(there).into_iter();
-            let fixed = changed.filter(|it| ["paymentTiming", "billingMethod"].contains(&&*it.key) && is_same);
-            if let Some(change) = fixed.into_iter().next() {
+            let is_own = there.get(OWN).is_some();
+            let differences = wanted.differences(there);
+            let changed = |keys: &[&str]| differences.iter().find(|it| is_same && keys.contains(&&*it.key)).cloned();
+            if !is_own {
+                self.report_found(identity.service, there, changed(&EIP_SETTINGS));
+                desired.keep(seen, &eip_key(), &EIP_SETTINGS);
+            } else if let Some(change) = changed(&["paymentTiming", "billingMethod"]) {
                 let ip = there.text("ip").unwrap_or_default();
                 return Err(Error::invalid(format!(
                     "EIP {ip} cannot change ({change}); restore the annotation, or create the Service again"

@@ -58,6 +58,11 @@ impl Place {
         self.vpc.get_or_try_init(|| async { Ok(self.of_node().await?[0].clone()) }).await.cloned()
     }
 
+    /// Returns the VPC, if it is configured or was read before.
+    pub(super) fn known_vpc(&self) -> Option<&str> {
+        self.instances.source().0.config.vpc.as_ref().or_else(|| self.vpc.get()).map(String::as_str)
+    }
+
     async fn find(&self, id: &str) -> Result<Option<Subnet>> {
         let call = Call::get("/v1/subnet/{subnetId}", &[id]).inside("subnet");
         self.instances.source().0.bcc.find(call).await

@@ -7,6 +7,7 @@ use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::service_ports;
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 
+use super::legacy::is_generated_for_another;
 use super::object::Listener;
 use crate::annotations as key;
 
@@ -37,7 +38,7 @@ pub(crate) struct EipSpec {
 
 impl BlbSpec {
     /// Parses a Service's annotations and ports.
-    pub(super) fn of(service: &Service) -> Parsed<Self> {
+    pub(super) fn of(service: &Service, cluster: &str) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         annotations.unknown(key::PREFIX, key::ALL);
         let fields = service.spec.as_ref();
@@ -72,6 +73,14 @@ impl BlbSpec {
             Err(error) => annotations.mistake(error.to_string()),
         }
         let is_internal = annotations.get(&key::INTERNAL).unwrap_or_default();
+        for key in [&key::NAME, &key::EIP_NAME] {
+            if let Some(name) = annotations.get(key).filter(|name| is_generated_for_another(name, cluster, service)) {
+                annotations.mistake(format!(
+                    "annotation {}: {name:?} has the form of a name that is generated for another Service; choose another name",
+                    key.key()
+                ));
+            }
+        }
         let eip = EipSpec::of(service, &mut annotations);
         ignored(is_internal, &eip, &listeners, &mut annotations);
         let families = fields.and_then(|it| it.ip_families.as_deref()).unwrap_or_default();

@@ -269,7 +269,7 @@ async fn blb_of_a_user_is_used_and_released() {
     assert_eq!(written.get(&blb("cce-add-id")), Some(&id), "without it the Go program would not release the BLB");
     assert!(!written.contains_key(&blb("id")), "the BLB is not generated");
     let made = harness.blb();
-    assert_eq!(made["desc"], format!("for the shop ccmrs-cluster:5c1d ccmrs-service:{UID}"));
+    assert_eq!(made["desc"], format!("for the shop ccmrs-keep-eip ccmrs-cluster:5c1d ccmrs-service:{UID}"));
     assert_eq!(list(&made["listeners"]).count(), 2);
     let provider = harness.started().await;
     harness.delete(&provider, &lent).await.unwrap();

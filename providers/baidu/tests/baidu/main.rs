@@ -11,6 +11,7 @@ mod nodes;
 mod ownership;
 mod profile;
 mod takeover;
+mod tenants;
 
 use profile::BaiduCloud;
 

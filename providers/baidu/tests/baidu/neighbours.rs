@@ -10,7 +10,7 @@ use crate::profile::{DESCRIPTION, list, text};
 const OWNER: &str = "ccmrs-cluster:5c1d ccmrs-service:0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11";
 
 /// Adds a BLB of the user with a listener on this port, and a backend that is no Node.
-fn add_used(harness: &Harness, port: u16) -> String {
+pub(crate) fn add_used(harness: &Harness, port: u16) -> String {
     let mut cloud = harness.fake.lock();
     let machine = cloud.add_instance(ACCOUNT, "database");
     let id = cloud.add_blb(ACCOUNT, "mine", "mine");
@@ -47,6 +47,8 @@ async fn blb_of_a_user_that_the_go_program_serves_loses_other_listeners_with_an_
     let harness = Harness::new();
     let id = add_used(&harness, 8080);
     let mut lent = service(&[(blb("exist-id"), &id), (blb("cce-add-id"), &id), (blb("internal-vpc"), "true")]);
+    let address = harness.blb()["address"].clone();
+    lent.status = serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": address}]}})).unwrap();
     harness.ensure(&harness.started().await, &mut lent).await.unwrap();
     assert_eq!(list(&harness.blb()["listeners"]).count(), 2);
     let events = harness.events().join("\n");
@@ -167,6 +169,19 @@ async fn setting_that_has_no_effect_is_reported() {
     harness.ensure(&harness.started().await, &mut plain).await.unwrap();
     let events = harness.events().join("\n");
     assert!(events.contains("lb-name") && events.contains("keeps its name"), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn subnet_that_changes_later_is_reported() {
+    let harness = Harness::new();
+    let mut plain = service(&[(blb("subnet-id"), "sbn-1")]);
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    assert_eq!(harness.events(), [""; 0]);
+    annotate(&mut plain, blb("subnet-id"), "sbn-2");
+    harness.ensure(&harness.started().await, &mut plain).await.unwrap();
+    let events = harness.events().join("\n");
+    assert!(events.contains("QuestionableSetting") && events.contains("stays in subnet sbn-1"), "{events}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@ use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::declared::{Kind, Value};
 use provider_kit::load_balancers::{ServicePort, service_ports};
 
+use crate::config::{Config, MAX_SCALE, SERVICE_PORTS};
+
 /// The prefix of all annotations.
 pub const PREFIX: &str = "service.beta.kubernetes.io/rancher-load-balancer-";
 /// The port at which Rancher checks the health of load balancers.
@@ -63,12 +65,13 @@ provider_kit::declare! {
     /// The annotations, in the order of the reference page.
     pub ALL: "service.beta.kubernetes.io/rancher-load-balancer-";
 
-    /// Number of containers of the load balancer, each on a host of its own.
-    pub SCALE: u32 = "scale", kind(Kind::number(1, 1000)), default_description("Rancher's: 1");
+    /// Number of containers of the load balancer, each on a host of its own. The variable `CATTLE_MAX_SCALE` limits it.
+    pub SCALE: u32 = "scale", kind(Kind::number(1, 1000)), default_description("Rancher's: 1"),
+        reaches("run up to 1000 containers on hosts of all tenants, or as many as `CATTLE_MAX_SCALE` allows");
     /// Protocols of ports, such as `80=http,443=https`. A port that is not named speaks `tcp`.
     pub PROTOCOLS: Vec<PortProtocol> = "protocols", kind(PORT_PROTOCOLS);
     /// IDs of certificates in Rancher for the protocols `https` and `tls`, such as `1c5`. The first one is the default.
-    pub CERTIFICATES: Vec<String> = "certificate-ids";
+    pub CERTIFICATES: Vec<String> = "certificate-ids", reaches("use any certificate of the environment");
     /// Name of a cookie that keeps a client at one Node. It needs the protocol `http` or `https`.
     pub COOKIE: String = "stickiness-cookie";
 }
@@ -92,7 +95,7 @@ pub(crate) struct PortSpec {
 
 impl LoadBalancerSpec {
     /// Parses the annotations and ports of a Service.
-    pub(crate) fn of(service: &Service) -> Parsed<Self> {
+    pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         let (scale, certificates) = (annotations.get(&SCALE), annotations.get(&CERTIFICATES));
         let (protocols, cookie) = (annotations.get(&PROTOCOLS).unwrap_or_default(), annotations.get(&COOKIE));
@@ -120,6 +123,22 @@ impl LoadBalancerSpec {
             let [cookie, protocols] = [COOKIE.key(), PROTOCOLS.key()];
             annotations
                 .mistake(format!("annotation {cookie}: only http and https have cookies; set annotation {protocols}"));
+        }
+        let max = config.max_scale;
+        if let Some(scale) = scale.filter(|scale| *scale > max) {
+            let (key, limit) = (SCALE.key(), MAX_SCALE.key());
+            annotations.mistake(format!(
+                "annotation {key}: {scale} is more than {limit} of the program allows; use at most {max}"
+            ));
+        }
+        if let Some(allowed) = &config.service_ports {
+            for port in ports.iter().filter(|port| !allowed.contains(port.number)) {
+                annotations.mistake(format!(
+                    "port {}: load balancers may not publish it on hosts; use one of those that {} of the program allows: {allowed}",
+                    port.number,
+                    SERVICE_PORTS.key()
+                ));
+            }
         }
         if ports.iter().any(|it| it.number == CHECK_PORT) {
             annotations

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph, ResourceKey, State,
-    check_account,
+    Applied, Attributes, Change, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
+    ResourceKey, State, check_account,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -32,7 +32,10 @@ struct Setting {
 impl Shared {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let Some(actual) = change.actual else { return self.create(change).await };
-        let Some(balancer) = self.by_id(&actual.id).await? else { return Ok(Applied::Gone) };
+        let Some(balancer) = self.by_id(&actual.id).await? else {
+            self.finish_deletion(change.identity).await?;
+            return Ok(Applied::Gone);
+        };
         if change.operations.iter().any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer)) {
             return self.remove(change, &balancer).await;
         }
@@ -57,7 +60,7 @@ impl Shared {
             "lbConfig": configured(LbConfig::default(), &graph, &ids),
         });
         if let Some(scale) = settings.get("scale") {
-            body["scale"] = scale.clone();
+            body.as_object_mut().into_iter().for_each(|body| drop(body.insert("scale".to_owned(), scale.clone())));
         }
         let created: LoadBalancerService = self.source.api.create(BALANCER, &body).await?;
         Ok(Applied::PlanAgain(Box::new(self.observed(&created)?)))
@@ -179,19 +182,48 @@ impl Shared {
         Ok(Applied::Begun(change.operations.len()))
     }
 
-    /// Deletes a load balancer. Its backends are deleted first, unless another load balancer uses them, because
-    /// afterwards nothing shows which ones they were. A load balancer that Rancher does not let go keeps them.
+    /// Deletes a load balancer, then its backends, unless another load balancer uses them: one whose deletion Rancher
+    /// refuses goes on working. A load balancer that is being removed still shows its backends.
     async fn remove(&self, change: Change<'_>, balancer: &LoadBalancerService) -> Result<Applied> {
         let cluster = OwnerTags::cluster(change.identity.cluster);
         if balancer.state != "removing" {
             balancer.resource.check_action("remove")?;
         }
-        let consumed = balancer.services().cloned().collect();
-        self.release(cluster, &consumed, balancer, &BTreeSet::new()).await;
-        if !self.source.api.delete(&balancer.resource).await? {
+        let is_there = self.source.api.delete(&balancer.resource).await?;
+        let consumed: BTreeSet<_> = balancer.services().cloned().collect();
+        self.pending.lock().insert(change.identity.uid().to_owned(), consumed.clone());
+        let outcome = self.backends.release(cluster, &consumed, Some(balancer), &BTreeSet::new()).await;
+        self.note_released(change.identity, outcome).await?;
+        if !is_there {
             return Ok(Applied::Gone);
         }
         Ok(Applied::PlanAgain(Box::new(ObservedLoadBalancer { state: State::Busy, ..self.observed(balancer)? })))
+    }
+
+    /// Deletes the backends of a load balancer that was deleted, if that is still to be done.
+    pub(super) async fn finish_deletion(&self, identity: &Identity<'_>) -> Result<()> {
+        let pending = self.pending.lock().get(identity.uid()).cloned();
+        let Some(consumed) = pending else { return Ok(()) };
+        let cluster = OwnerTags::cluster(identity.cluster);
+        let outcome = self.backends.release(cluster, &consumed, None, &BTreeSet::new()).await;
+        self.note_released(identity, outcome).await
+    }
+
+    /// Notes that the backends of a deleted load balancer were deleted. If the environment showed none of them, or
+    /// refused, the API key may have become another environment's meanwhile.
+    ///
+    /// # Errors
+    /// *Invalid* if the environment has none of the Nodes: the deletion goes on later.
+    async fn note_released(&self, identity: &Identity<'_>, outcome: Result<bool>) -> Result<()> {
+        if !matches!(outcome, Ok(true)) && !self.cluster.nodes().unwrap_or_default().is_empty() {
+            self.check_environment().await?;
+        }
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "unused external services of a deleted load balancer are not deleted yet");
+            self.leftovers.notify_one();
+        }
+        self.pending.lock().remove(identity.uid());
+        Ok(())
     }
 
     /// Deletes backends that a load balancer no longer uses. What Rancher refuses is tried again by the sweeper, and keeps

@@ -225,15 +225,16 @@ impl Backends {
     }
 
     /// Deletes external services that no load balancer uses: those with owner tags of the cluster, and those without
-    /// owner tags among `consumed`. `besides` is the load balancer that is about to be deleted or to use only `kept`;
-    /// then only external services of its stack are deleted.
+    /// owner tags among `consumed`. `besides` is the load balancer that is being deleted, or about to use only `kept`;
+    /// then only external services of its stack are deleted. Returns `false` if the environment shows none of `consumed`:
+    /// they are gone, or it is another environment.
     pub(crate) async fn release(
         &self,
         cluster: &str,
         consumed: &BTreeSet<String>,
         besides: Option<&LoadBalancerService>,
         kept: &BTreeSet<String>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let services = self.list(besides.and_then(|it| it.stack_id.as_deref())).await?;
         let besides = besides.map_or("", |it| it.resource.id());
         let key = |it: &LoadBalancerService| it.resource.id().to_owned();
@@ -247,7 +248,8 @@ impl Backends {
         let left: Vec<_> = services.iter().filter(is_left).map(|it| self.delete_unused(it, besides)).collect();
         // One that Rancher refuses keeps no other one from being deleted.
         let outcomes: Vec<Result<()>> = stream::iter(left).buffer_unordered(CONCURRENT).collect().await;
-        outcomes.into_iter().collect()
+        outcomes.into_iter().collect::<Result<()>>()?;
+        Ok(consumed.is_empty() || services.iter().any(|it| consumed.contains(it.resource.id())))
     }
 
     async fn delete_unused(&self, service: &ExternalService, besides: &str) -> Result<()> {
@@ -264,7 +266,9 @@ impl Backends {
         let (urgent, key) = (SharedPriority::of(Priority::Urgent), |it: &Links| it.id().to_owned());
         let consumers = self.api.linked(&service.resource, "consumedbyservices", &urgent, key).await?;
         if consumers.iter().all(|it| it.id() == besides) {
-            self.api.delete(&service.resource).await?;
+            if !self.api.delete(&service.resource).await? {
+                return Err(Error::conflict(format!("external service {id} was not found when it was deleted")));
+            }
             self.addresses.lock().remove(id);
         }
         drop(claim);

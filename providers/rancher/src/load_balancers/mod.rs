@@ -5,12 +5,13 @@ mod apply;
 mod backends;
 mod object;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{AddressType, Cluster, Node, Result, Service, async_trait};
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
@@ -50,6 +51,9 @@ pub(crate) struct Shared {
     image: Cached<String>,
     /// Notified when external services could not be deleted.
     leftovers: Notify,
+    /// External services of load balancers that were deleted, by UID of the Service, until it is known that they were
+    /// deleted or stay for a reason.
+    pending: Mutex<HashMap<String, BTreeSet<String>>>,
 }
 
 impl LoadBalancers {
@@ -57,8 +61,8 @@ impl LoadBalancers {
         let (deduplicator, backends) =
             (EventDeduplicator::new(cluster.events().clone()), Backends::new(source.api.clone()));
         let (stack, image) = (Cached::default(), Cached::default());
-        let leftovers = Notify::new();
-        Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image, leftovers }))
+        let (leftovers, pending) = (Notify::new(), Mutex::default());
+        Self(Arc::new(Shared { source, cluster, deduplicator, backends, stack, image, leftovers, pending }))
     }
 
     /// Returns a task that deletes external services which a process that was killed, or a refused deletion, has left. Without the cluster's ID,
@@ -69,7 +73,7 @@ impl LoadBalancers {
             let Some(cluster) = cluster else { return };
             loop {
                 tokio::time::sleep(SWEEPS.1).await;
-                let none = std::collections::BTreeSet::new();
+                let none = BTreeSet::new();
                 if let Err(error) = shared.backends.release(&cluster, &none, None, &none).await {
                     tracing::warn!(%error, "unused external services are not deleted");
                 }
@@ -133,7 +137,7 @@ impl LoadBalancerCloud for LoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<LoadBalancerSpec> {
-        LoadBalancerSpec::of(service)
+        LoadBalancerSpec::of(service, &self.0.source.config)
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, LoadBalancerSpec>) -> Result<ResourceGraph> {
@@ -174,6 +178,9 @@ impl LoadBalancerCloud for LoadBalancers {
             Query::Owner(identity) => {
                 // A deletion also finds a load balancer that was renamed: nothing looks for it afterwards.
                 let is_leaving = identity.is_leaving();
+                if is_leaving {
+                    self.0.finish_deletion(identity).await?;
+                }
                 let filters: &[_] = if is_leaving { &[] } else { &[("name", &*identity.name)] };
                 let mut found = self.0.list(filters).await?.complete()?.into_items();
                 found.retain(|it| it.is_named(&identity.name) || is_leaving && it.service() == Some(identity.uid()));

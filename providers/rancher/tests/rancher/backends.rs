@@ -94,6 +94,35 @@ async fn load_balancer_whose_deletion_is_refused_keeps_its_backends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn load_balancer_whose_deletion_fails_for_any_reason_keeps_its_backends() {
+    for status in [403, 409, 422, 500] {
+        let harness = Harness::new();
+        let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let before = (harness.balancer(), backends(&harness));
+        harness.fake.fault_injector().fail(Fault::refused("DELETE /loadbalancerservices/{id}", status).times(99));
+        harness.delete(&harness.started().await, &web).await.unwrap_err();
+        assert_eq!((harness.balancer(), backends(&harness)), before, "{status}");
+        harness.fake.fault_injector().clear_faults();
+        harness.delete(&provider, &web).await.unwrap();
+        assert_eq!(harness.externals(), [""; 0], "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn backends_of_the_go_program_are_deleted_after_a_deletion_that_was_interrupted() {
+    let harness = Harness::new();
+    let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+    harness.ensure(&provider, &mut web).await.unwrap();
+    harness.fake.lock().services.iter_mut().for_each(|it| it["metadata"] = json!({}));
+    harness.fake.fault_injector().fail(Fault::refused("GET /externalservices", 500).after(1).times(4));
+    let _ = harness.delete(&provider, &web).await;
+    harness.fake.fault_injector().clear_faults();
+    harness.delete(&harness.started().await, &web).await.unwrap();
+    assert_eq!((harness.live("loadBalancerService").len(), harness.externals().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn external_service_of_a_node_that_left_and_cannot_be_deleted_keeps_no_node_from_joining() {
     let harness = Harness::new();
     let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));

@@ -37,6 +37,20 @@ fn version_of_the_api_is_v2_beta() {
 }
 
 #[test]
+fn ports_of_services_are_a_list_of_ports_and_ranges() {
+    for wrong in ["", "x", "0", "80-", "90-80", "70000"] {
+        let text = mistakes(&Harness::new().set("CATTLE_SERVICE_PORTS", wrong));
+        assert!(wrong.is_empty() || text.contains("CATTLE_SERVICE_PORTS"), "{wrong:?}: {text}");
+    }
+    let allowed = Config::read(&Harness::new().set("CATTLE_SERVICE_PORTS", "443,8000-8001").setup()).unwrap();
+    let allowed = allowed.service_ports.unwrap();
+    assert_eq!(
+        [442, 443, 7999, 8000, 8001, 8002].map(|it| allowed.contains(it)),
+        [false, true, false, true, true, false]
+    );
+}
+
+#[test]
 fn mistakes_name_the_key_and_show_no_secret() {
     let mut harness = Harness::new();
     harness.file = Some("[Global]\ninstance-type = s3cret\n".to_owned());

@@ -229,6 +229,23 @@ async fn mistakes_of_a_service_are_reported_before_any_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_of_the_program_hold_for_containers_and_ports() {
+    let harness = Harness::new().set("CATTLE_MAX_SCALE", "2").set("CATTLE_SERVICE_PORTS", "80, 8000-8999");
+    let provider = harness.started().await;
+    for (ports, scale, expected) in [
+        (&[80][..], "3", "scale: 3 is more than CATTLE_MAX_SCALE of the program allows; use at most 2"),
+        (&[22], "1", "port 22: load balancers may not publish it on hosts"),
+        (&[8000, 7999], "1", "CATTLE_SERVICE_PORTS of the program allows: 80, 8000-8999"),
+    ] {
+        let mut web = service(ports, &[("scale", scale)], json!({}));
+        let error = harness.ensure(&provider, &mut web).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+        assert_eq!(harness.changes(), [""; 0]);
+    }
+    harness.ensure(&provider, &mut service(&[80, 8999], &[("scale", "2")], json!({}))).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn message_of_a_load_balancer_that_failed_is_reported() {
     let harness = Harness::new();
     let provider = harness.started().await;

@@ -5,6 +5,7 @@ use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, Resour
 use provider_kit::signing::sha256_hex;
 use serde_json::{Value, json};
 
+use super::read::is_in;
 use super::spec::Spec;
 use super::{INTERNAL, RANGES_TAG, TencentLoadBalancers};
 use crate::action::{Action, CLB};
@@ -18,7 +19,8 @@ impl TencentLoadBalancers {
         let vpc = self.api.metadata.vpc().await?;
         if let Some(id) = &identity.requested_id {
             // Another state of it is known: from before the annotation named it.
-            if self.by_ids(std::slice::from_ref(id), false).await?.iter().any(|it| it.adopted) {
+            let found = self.with_ids(std::slice::from_ref(id)).await?;
+            if found.iter().any(|it| is_in(it, &vpc) && self.head(it).adopted) {
                 return Err(Error::conflict(format!("load balancer {id} has become one of yours")));
             }
             return Err(Error::invalid(format!(
@@ -51,9 +53,10 @@ impl TencentLoadBalancers {
         if network.as_object().is_some_and(|it| !it.is_empty()) {
             body["InternetAccessible"] = network;
         }
-        let action = Action::new(CLB, "CreateLoadBalancer").fields(body);
+        // What the annotation states comes first: it replaces nothing that the program sets.
+        let action = Action::new(CLB, "CreateLoadBalancer").fields(spec.creation.clone().into()).fields(body);
         let action = action.set("LoadBalancerName", &identity.name).set("VpcId", vpc);
-        let action = action.set("Vip", address.filter(|_| is_internal)).fields(spec.creation.clone().into());
+        let action = action.set("Vip", address.filter(|_| is_internal));
         let action = action.set("Tags", tags).set("ClientToken", &token[..40]);
         let answer: Value = self.api.send(action).await?;
         *self.creations.lock().entry(identity.uid().to_owned()).or_default() += 1;

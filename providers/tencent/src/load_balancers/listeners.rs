@@ -149,8 +149,8 @@ impl Work<'_> {
         for (body, ports) in requests {
             for ports in ports.chunks(LISTENERS) {
                 let name = |port: &&Port| format!("{prefix}{}_{}", port.protocol.to_ascii_lowercase(), port.number);
-                let action = self.action("CreateListener").fields(body.clone());
-                let action = action.fields(self.spec.listener.clone().into());
+                let action = self.action("CreateListener").fields(self.spec.listener.clone().into());
+                let action = action.fields(body.clone());
                 let action = action.set("Ports", ports.iter().map(|it| it.number).collect::<Vec<_>>());
                 let action = action.set("ListenerNames", ports.iter().map(name).collect::<Vec<_>>());
                 let answer = self.send(action).await?;
@@ -187,7 +187,7 @@ impl Work<'_> {
             // The port of the targets.
             body["HealthCheck"]["CheckPort"] = (-1).into();
         }
-        let action = self.action("ModifyListener").set("ListenerId", self.listener_id(port)).fields(body);
-        self.send(action.fields(self.spec.listener.clone().into())).await.map(drop)
+        let action = self.action("ModifyListener").fields(self.spec.listener.clone().into());
+        self.send(action.set("ListenerId", self.listener_id(port)).fields(body)).await.map(drop)
     }
 }

@@ -7,6 +7,7 @@ mod creation;
 mod groups;
 mod listeners;
 mod model;
+mod parameters;
 mod read;
 mod spec;
 mod targets;
@@ -35,7 +36,7 @@ use self::classic::is_classic;
 use self::listeners::KnownPorts;
 use self::model::Group;
 use self::read::Reads;
-use self::spec::Spec;
+use self::spec::{Spec, generated_name};
 use self::targets::{server_of, target};
 use crate::action::{Action, CLB};
 use crate::annotations as key;
@@ -205,21 +206,20 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             None => self.requested.lock().remove(&uid),
         };
         let id = self.api.config.cluster_id.as_deref().unwrap_or_else(|| OwnerTags::cluster(cluster));
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let usual = format!("{id}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));
         let legacy_owner = requested_id.as_ref().map(|id| format!("ID {id}")).or_else(|| shown_address(service));
         let kind = match (&requested_id, key::is_internal(service)) {
             (Some(_), _) => EXISTING,
             (None, true) => internal_kind(key::internal_subnet(service).unwrap_or_default()),
             (None, false) => PUBLIC,
         };
-        let name = own.unwrap_or(usual).chars().take(80).collect();
+        let name = own.unwrap_or_else(|| generated_name(id, service));
         let recorded_id = key::ID.text_on(service).map(str::to_owned);
         Naming { name, legacy_owner, requested_id, recorded_id, kind, ..Naming::of(service) }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
-        Spec::of(service)
+        let own = self.cluster_tag.lock().clone().unwrap_or_default();
+        Spec::of(service, self.api.config.cluster_id.as_deref().unwrap_or(&own))
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {

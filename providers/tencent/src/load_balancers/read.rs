@@ -52,6 +52,11 @@ fn id_of(it: &Value) -> String {
     text(it, "LoadBalancerId").to_owned()
 }
 
+/// Returns `true` if a load balancer is in the VPC, or in none.
+pub(super) fn is_in(it: &Value, vpc: &str) -> bool {
+    ["", vpc].contains(&text(it, "VpcId"))
+}
+
 /// Returns the beginning of the names of a Service's listeners.
 pub(super) fn listener_prefix(uid: &str) -> String {
     format!("{uid}_")
@@ -220,7 +225,10 @@ impl TencentLoadBalancers {
                 || it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner
                 || identity.requested_id.as_ref() == Some(&it.id)
         };
-        Ok(found.iter().map(|it| self.head(it)).filter(is_its).collect())
+        // A load balancer of another VPC is none that the annotation can name.
+        let vpc = self.api.metadata.vpc().await?;
+        let is_near = |it: &&Value| is_in(it, &vpc) || tags(it).get(SERVICE_TAG) == Some(&identity.uid());
+        Ok(found.iter().filter(is_near).map(|it| self.head(it)).filter(is_its).collect())
     }
 
     /// Reads the load balancers with these IDs, in requests that concurrent callers share.

@@ -1,6 +1,6 @@
 //! A Service, parsed into the settings of its load balancer, except for facts from the cloud and from Kubernetes.
 
-use cloud_provider::Service;
+use cloud_provider::{Service, default_load_balancer_name};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::{HealthCheck, needs_health_check};
@@ -10,18 +10,12 @@ use provider_kit::source_ranges::{allows_all, configured_source_ranges};
 use serde_json::{Map, Value, json};
 
 use super::model::{Balancer, Listener, usual_check};
+use super::parameters;
 use crate::annotations::{self as key, PREFIXES, Protocols};
-use crate::api::text;
 use crate::endpoints::Pods;
 
-/// Parameters of `CreateLoadBalancer` that the annotation may not change.
-const RESERVED: [&str; 5] = ["Number", "ClientToken", "LoadBalancerType", "VpcId", "Forward"];
-/// Parameters of listeners that the annotation may not change.
-const RESERVED_OF_LISTENERS: [&str; 6] =
-    ["LoadBalancerId", "ListenerId", "Ports", "ListenerNames", "Protocol", "TargetType"];
-/// Tags that a load balancer can have besides those of the program, and the beginnings of the keys of those.
-const TAGS: usize = 16;
-const OWN_TAGS: [&str; 2] = ["tke-", "ccm-rs/"];
+/// The most characters of a name.
+const LONGEST_NAME: usize = 80;
 /// The weight of a target.
 pub(super) const WEIGHT: u32 = 10;
 
@@ -72,18 +66,12 @@ pub(super) struct Port {
 
 impl Spec {
     /// Parses a Service, and notes all mistakes that can be found without a request.
-    pub(super) fn of(service: &Service) -> Parsed<Self> {
+    pub(super) fn of(service: &Service, cluster: &str) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         let mut warnings = Vec::new();
         let is_existing = annotations.get(&key::EXISTING).is_some();
-        let mut creation = annotations.get(&key::EXTENSIVE).unwrap_or_default().0;
-        refuse(&creation, &RESERVED, key::EXTENSIVE.key(), &mut annotations);
-        if key::is_internal(service) {
-            refuse(&creation, &["SubnetId"], key::EXTENSIVE.key(), &mut annotations);
-        }
-        let tags = tags(&mut creation, &mut annotations);
-        let mut listener = annotations.get(&key::LISTENER).unwrap_or_default().0;
-        refuse(&listener, &RESERVED_OF_LISTENERS, key::LISTENER.key(), &mut annotations);
+        let (creation, tags) = parameters::of_creation(key::is_internal(service), &mut annotations);
+        let mut listener = parameters::of_listeners(&mut annotations);
         let ranges = ranges(service, &mut annotations);
         if is_existing && !ranges.is_empty() {
             let text = "loadBalancerSourceRanges has no effect on a load balancer of yours; use its security groups";
@@ -112,7 +100,14 @@ impl Spec {
         for port in ports.iter().filter(|port| port.node_port == 0 && !is_direct) {
             annotations.mistake(format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.number));
         }
-        annotations.get(&key::LB_NAME_KEY);
+        if let Some(name) = annotations.get(&key::LB_NAME_KEY)
+            && is_generated_for_another(&name, cluster, service)
+        {
+            annotations.mistake(format!(
+                "annotation {}: {name:?} has the form of a name that is generated for another Service; choose another name",
+                key::LB_NAME_KEY.key()
+            ));
+        }
         for prefix in PREFIXES {
             annotations.unknown(prefix, key::ALL);
         }
@@ -141,30 +136,22 @@ impl Spec {
     }
 }
 
-fn refuse(parameters: &Map<String, Value>, reserved: &[&str], annotation: &str, annotations: &mut Annotations<'_>) {
-    for name in reserved.iter().filter(|name| parameters.contains_key(**name)) {
-        annotations.mistake(format!("annotation {annotation}: {name} cannot be set here"));
-    }
+/// Returns the name that is generated for the load balancer of a Service.
+pub(super) fn generated_name(cluster: &str, service: &Service) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let name = format!("{cluster}_{}_{}", part(&service.metadata.namespace), part(&service.metadata.name));
+    name.chars().take(LONGEST_NAME).collect()
 }
 
-/// Takes the tags out of the parameters of the creation.
-fn tags(creation: &mut Map<String, Value>, annotations: &mut Annotations<'_>) -> Vec<Value> {
-    let Some(tags) = creation.remove("Tags") else { return Vec::new() };
-    let is_tag = |it: &Value| {
-        let key = text(it, "TagKey");
-        !key.is_empty() && !OWN_TAGS.iter().any(|own| key.starts_with(own)) && it["TagValue"].is_string()
-    };
-    match tags {
-        Value::Array(tags) if tags.len() <= TAGS && tags.iter().all(is_tag) => tags,
-        _ => {
-            annotations.mistake(format!(
-                "annotation {}: Tags is not a list of at most {TAGS} objects with TagKey and TagValue; keys may not begin with {}",
-                key::EXTENSIVE.key(),
-                OWN_TAGS.join(" or ")
-            ));
-            Vec::new()
-        }
-    }
+/// Returns `true` if a name has the form of those that are generated for Services, but not for this one.
+fn is_generated_for_another(name: &str, cluster: &str, service: &Service) -> bool {
+    let is_default = name.strip_prefix('a').is_some_and(|digits| {
+        digits.len() == 31 && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+    });
+    let is_of_service =
+        name.split('_').count() == 3 && (name.starts_with("cls-") || name.starts_with(&format!("{cluster}_")));
+    let is_own = name == generated_name(cluster, service) || name == default_load_balancer_name(service);
+    !is_own && (is_default || is_of_service)
 }
 
 fn ranges(service: &Service, annotations: &mut Annotations<'_>) -> Vec<IpNet> {
@@ -187,11 +174,19 @@ fn balancer(service: &Service, is_existing: bool, has_ranges: bool, annotations:
     let groups = annotations.get(&key::SECURITY_GROUPS);
     let (pass, protection) = (annotations.get(&key::PASS_TO_TARGET), annotations.get(&key::PROTECTION));
     if is_existing {
-        if pass.is_some() {
-            let keys = [key::PASS_TO_TARGET.key(), key::EXISTING.key()];
-            annotations.mistake(format!("annotation {} is not possible together with {}", keys[0], keys[1]));
+        // Traffic of others passes the load balancer, too.
+        for (is_set, of_users) in
+            [(pass.is_some(), key::PASS_TO_TARGET.key()), (groups.is_some(), key::SECURITY_GROUPS.key())]
+        {
+            if is_set {
+                annotations.mistake(format!(
+                    "annotation {of_users} is not possible together with {}: the load balancer is yours; change it there, and \
+                     remove the annotation",
+                    key::EXISTING.key()
+                ));
+            }
         }
-        return desired(json!({"SecurityGroups": groups, "IsCreated": false,
+        return desired(json!({"IsCreated": false,
             "LoadBalancerType": is_internal.then_some("INTERNAL"), "SubnetId": subnet.filter(|_| is_internal)}));
     }
     if is_internal && subnet.is_none() {

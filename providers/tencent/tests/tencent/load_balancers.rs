@@ -1,6 +1,6 @@
 //! Load balancers: the scenarios of the specification, and the names and tags in the cloud.
 
-use cloud_provider::{Caches, CloudProvider, Node};
+use cloud_provider::{Caches, CloudProvider};
 use serde_json::{Value, json};
 use tencent_fake::{Fault, VPC};
 
@@ -16,15 +16,15 @@ pub(crate) const GROUPS: &str = "service.cloud.tencent.com/security-groups";
 pub(crate) const PROTOCOLS: &str = "service.cloud.tencent.com/specify-protocol";
 pub(crate) const LISTENER: &str = "service.kubernetes.io/service.listenerParameters";
 pub(crate) const EXTENSIVE: &str = "service.kubernetes.io/service.extensiveParameters";
-const PASS: &str = "service.cloud.tencent.com/pass-to-target";
-const PROTECTION: &str = "service.cloud.tencent.com/modification-protection";
-const BACKENDS: &str = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
+pub(crate) const PASS: &str = "service.cloud.tencent.com/pass-to-target";
+pub(crate) const PROTECTION: &str = "service.cloud.tencent.com/modification-protection";
+pub(crate) const BACKENDS: &str = "service.kubernetes.io/qcloud-loadbalancer-backends-label";
 pub(crate) const KIND: &str = "service.beta.kubernetes.io/tencentcloud-loadbalancer-kind";
-const DIRECT: &str = "service.cloud.tencent.com/direct-access";
+pub(crate) const DIRECT: &str = "service.cloud.tencent.com/direct-access";
 
-const CREATION: [&str; 3] = ["CreateLoadBalancer", "CreateListener", "BatchRegisterTargets"];
+pub(crate) const CREATION: [&str; 3] = ["CreateLoadBalancer", "CreateListener", "BatchRegisterTargets"];
 
-fn tags(balancer: &Value) -> Vec<String> {
+pub(crate) fn tags(balancer: &Value) -> Vec<String> {
     let all = balancer["Tags"].as_array().unwrap().iter();
     let mut all: Vec<_> =
         all.map(|it| format!("{}={}", it["TagKey"].as_str().unwrap(), it["TagValue"].as_str().unwrap())).collect();
@@ -287,60 +287,6 @@ async fn protocol_of_a_listener_is_compared_without_case() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_node_port_registers_new_targets_before_it_removes_old_ones() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    harness.changes();
-    service.spec = service_of(&[], json!({"ports": [{"port": 80, "nodePort": 31111}]})).spec;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.changes(), ["BatchRegisterTargets", "BatchDeregisterTargets"]);
-    assert_eq!(harness.targets(), ["80 ins-t0000001 31111 10", "80 ins-t0000002 31111 10"]);
-    harness.add_node("worker-3");
-    harness.update(&provider, &service).await.unwrap();
-    assert_eq!(harness.changes(), ["BatchRegisterTargets"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn node_without_an_instance_gets_an_event_and_the_others_are_targets() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let odd =
-        Node { name: "odd".into(), uid: "uid-odd".into(), provider_id: "tencentcloud:///x".into(), ..Node::default() };
-    harness.cluster.set_node(odd);
-    harness.ensure(&provider, &mut service(&[])).await.unwrap();
-    assert_eq!(harness.targets().len(), 2);
-    assert!(harness.events().iter().any(|it| it.contains("NoTarget")));
-}
-
-#[tokio::test(start_paused = true)]
-async fn node_whose_instance_is_gone_keeps_no_other_node_out() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    harness.fake.lock().remove("instance", |it| it["InstanceName"] == "worker-2");
-    harness.ensure(&provider, &mut service(&[])).await.unwrap();
-    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_new_node_whose_instance_is_gone_fails_no_sync() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    harness.add_node("worker-3");
-    harness.fake.lock().remove("instance", |it| it["InstanceName"] == "worker-3");
-    harness.ensure(&provider, &mut service).await.unwrap();
-    harness.update(&provider, &service).await.unwrap();
-    harness.changes();
-    harness.cluster.remove_node("worker-3");
-    harness.update(&provider, &service).await.unwrap();
-    assert!(harness.changes().is_empty(), "a target that was left out is not removed");
-    assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10", "80 ins-t0000002 30080 10"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn affinity_is_clamped_and_settings_are_changed_by_the_smallest_request() {
     let harness = Harness::new();
     let provider = harness.started().await;
@@ -375,256 +321,6 @@ async fn affinity_is_clamped_and_settings_are_changed_by_the_smallest_request() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_policy_checks_the_health_of_nodes_and_its_end_that_of_targets() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
-    let mut service = service_of(&[], local);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let check = harness.only("listener")["HealthCheck"].clone();
-    assert_eq!((&check["CheckType"], &check["CheckPort"]), (&json!("HTTP"), &json!(32000)));
-    assert_eq!((&check["HttpCheckPath"], &check["HttpCheckDomain"]), (&json!("/healthz"), &json!("web.default")));
-    harness.changes();
-    service.spec = service_of(&[], json!({})).spec;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.changes(), ["ModifyListener"]);
-    let check = harness.only("listener")["HealthCheck"].clone();
-    assert_eq!((&check["CheckType"], &check["CheckPort"]), (&json!("TCP"), &json!(-1)));
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
-    assert!(harness.changes().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_balancer_of_a_user_gets_listeners_and_loses_only_those() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let id = {
-        let mut cloud = harness.fake.lock();
-        let id = add_balancer(&mut cloud, "mine");
-        cloud.add(
-            "listener",
-            json!({"ListenerId": "lbl-mine", "_balancer": id, "Protocol": "TCP",
-            "Port": 443, "ListenerName": "", "Targets": [], "HealthCheck": {}}),
-        );
-        id
-    };
-    let mut service = service(&[(EXISTING, &id)]);
-    let status = harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.changes(), ["ModifyResourceTags", "CreateListener", "BatchRegisterTargets"]);
-    let balancer = harness.only("balancer");
-    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), balancer["LoadBalancerVips"][0].as_str());
-    assert_eq!(tags(&balancer), ["tke-clusterId=5c1d", &format!("tke-lb-serviceuuid={UID}")], "not created by us");
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
-    assert!(harness.changes().is_empty());
-    service.spec = service_of(&[], json!({"ports": [{"port": 443, "nodePort": 30443}]})).spec;
-    let error = harness.ensure(&provider, &mut service).await.unwrap_err().to_string();
-    assert!(error.contains("443/TCP") && error.contains("not this Service's"), "{error}");
-    service.spec = service_of(&[], json!({})).spec;
-    harness.delete(&provider, &service).await.unwrap();
-    assert_eq!(harness.changes(), ["DeleteLoadBalancerListeners", "ModifyResourceTags"]);
-    assert_eq!(
-        (tags(&harness.only("balancer")).len(), &harness.only("listener")["ListenerId"]),
-        (0, &json!("lbl-mine"))
-    );
-}
-
-/// Adds a listener that a user has created.
-fn add_listener(harness: &Harness, id: &str, port: u16) {
-    let listener = json!({"ListenerId": format!("lbl-mine{port}"), "_balancer": id, "Protocol": "TCP", "Port": port,
-        "ListenerName": "", "Targets": [], "HealthCheck": {}});
-    harness.fake.lock().add("listener", listener);
-}
-
-/// Syncs a Service until it has its load balancer, deletes it in a new process, and checks what stays.
-async fn assert_stays(harness: &Harness, service: &mut cloud_provider::Service, id: &str) {
-    harness.ensure(&harness.started().await, service).await.unwrap();
-    assert!(harness.targets().iter().all(|it| it.starts_with("80 ")), "{:?}", harness.targets());
-    let owner = format!("tke-lb-serviceuuid={UID}");
-    assert_eq!(tags(&harness.only("balancer")), ["tke-clusterId=5c1d", &owner], "not to be deleted");
-    harness.changes();
-    harness.ensure(&harness.started().await, service).await.unwrap();
-    assert!(harness.changes().is_empty());
-    harness.delete(&harness.started().await, service).await.unwrap();
-    assert_eq!((&harness.only("balancer")["LoadBalancerId"], tags(&harness.only("balancer")).len()), (&json!(id), 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_balancer_with_the_flag_of_tke_alone_stays_when_an_annotation_names_it() {
-    let harness = Harness::new();
-    let id = add_balancer(&mut harness.fake.lock(), "kept");
-    harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "tke-createdBy-flag", "TagValue": "yes"}]);
-    add_listener(&harness, &id, 443);
-    assert_stays(&harness, &mut service(&[(EXISTING, &id)]), &id).await;
-    assert_eq!(harness.only("listener")["ListenerId"], "lbl-mine443");
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_balancer_of_a_deleted_service_stays_when_an_annotation_names_it() {
-    let harness = Harness::new();
-    let id = add_balancer(&mut harness.fake.lock(), "left");
-    harness.fake.lock().each("balancer")[0]["Tags"] = json!([
-        {"TagKey": "tke-createdBy-flag", "TagValue": "yes"}, {"TagKey": "tke-clusterId", "TagValue": "5c1d"},
-        {"TagKey": "tke-lb-serviceuuid", "TagValue": "1c0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11"},
-    ]);
-    add_listener(&harness, &id, 443);
-    assert_stays(&harness, &mut service(&[(EXISTING, &id)]), &id).await;
-    assert_eq!(harness.only("listener")["ListenerId"], "lbl-mine443");
-}
-
-#[tokio::test(start_paused = true)]
-async fn own_load_balancer_stays_when_an_annotation_names_it() {
-    for is_restarted in [false, true] {
-        let harness = Harness::new();
-        let provider = harness.started().await;
-        let mut service = service(&[]);
-        harness.ensure(&provider, &mut service).await.unwrap();
-        let id = harness.only("balancer")["LoadBalancerId"].as_str().unwrap().to_owned();
-        annotate(&mut service, EXISTING, &id);
-        if !is_restarted {
-            harness.ensure(&provider, &mut service).await.unwrap();
-        }
-        assert_stays(&harness, &mut service, &id).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_balancer_of_another_service_is_not_taken_by_an_annotation() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut web = service(&[]);
-    harness.ensure(&provider, &mut web).await.unwrap();
-    let before = harness.only("balancer");
-    let mut other = service(&[(EXISTING, before["LoadBalancerId"].as_str().unwrap())]);
-    other.metadata.uid = Some("1c0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".to_owned());
-    other.metadata.name = Some("other".to_owned());
-    harness.changes();
-    harness.cluster.set_services([web.clone(), other.clone()]);
-    let nodes = harness.cluster.nodes();
-    let cluster = crate::harness::cluster();
-    let request =
-        cloud_provider::LoadBalancerRequest { cluster: &cluster, service: &other, nodes: &nodes, callbacks: &() };
-    provider.load_balancers().unwrap().ensure(request).await.unwrap_err();
-    harness.ensure(&harness.started().await, &mut web).await.unwrap();
-    assert!(harness.changes().is_empty() && harness.only("balancer") == before);
-}
-
-#[tokio::test(start_paused = true)]
-async fn service_leaves_its_load_balancer_for_that_of_a_user_and_comes_back() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service(&[]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let id = add_balancer(&mut harness.fake.lock(), "mine");
-    annotate(&mut service, EXISTING, &id);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.only("balancer")["LoadBalancerName"], "mine", "its own one is deleted");
-    service.metadata.annotations = None;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.texts("balancer", &["LoadBalancerName"]), ["5c1d_default_web", "mine"]);
-    assert_eq!(harness.fake.lock().all("listener").len(), 1, "the listener of the user's is removed");
-    let absent =
-        harness.ensure(&provider, &mut self::service(&[(EXISTING, "lb-absent")])).await.unwrap_err().to_string();
-    assert!(absent.contains("lb-absent"), "{absent}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]});
-    let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let changes = harness.changes();
-    let at = |name: &str| changes.iter().position(|it| it == name).unwrap();
-    assert!(
-        at("SetLoadBalancerSecurityGroups") < at("CreateListener"),
-        "no listener before its protection: {changes:?}"
-    );
-    let (balancer, group) = (harness.only("balancer"), harness.only("group"));
-    assert_eq!(balancer["LoadBalancerPassToTarget"], true);
-    let groups = balancer["SecureGroups"].as_array().unwrap();
-    assert!(groups.len() == 2 && groups.contains(&group["SecurityGroupId"]), "{groups:?}");
-    assert_eq!(group["_policies"]["Ingress"][1]["CidrBlock"], "198.51.100.0/24");
-    let restarted = harness.started().await;
-    harness.ensure(&restarted, &mut service).await.unwrap();
-    assert!(harness.changes().is_empty());
-    service.spec = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})).spec;
-    harness.ensure(&restarted, &mut service).await.unwrap();
-    assert_eq!(harness.only("group")["_policies"]["Ingress"].as_array().unwrap().len(), 1);
-    service.spec = service_of(&[], json!({})).spec;
-    harness.ensure(&restarted, &mut service).await.unwrap();
-    assert!(harness.fake.lock().all("group").is_empty());
-    assert_eq!(harness.only("balancer")["SecureGroups"], json!(["sg-mine1"]));
-    assert_eq!(harness.only("balancer")["LoadBalancerPassToTarget"], false, "the security groups of Nodes count again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn security_groups_that_change_together_with_source_ranges_are_written_once() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
-    let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges.clone());
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let set = |changes: Vec<String>| changes.iter().filter(|it| *it == "SetLoadBalancerSecurityGroups").count();
-    assert_eq!(set(harness.changes()), 1);
-
-    annotate(&mut service, GROUPS, "sg-mine2");
-    service.spec = service_of(&[], json!({})).spec;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine2"])));
-    assert!(harness.fake.lock().all("group").is_empty());
-
-    annotate(&mut service, GROUPS, "sg-mine1");
-    service.spec = service_of(&[], ranges).spec;
-    harness.ensure(&provider, &mut service).await.unwrap();
-    let managed = harness.only("group")["SecurityGroupId"].clone();
-    assert_eq!((set(harness.changes()), &harness.only("balancer")["SecureGroups"]), (1, &json!(["sg-mine1", managed])));
-}
-
-#[tokio::test(start_paused = true)]
-async fn source_ranges_are_compared_as_ranges() {
-    let harness = Harness::new();
-    let mut service = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.1/32", "2001:db8::/32"]}));
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
-    harness.fake.lock().each("group")[0]["_policies"]["Ingress"] = json!([
-        {"Action": "ACCEPT", "CidrBlock": "192.0.2.1"}, {"Action": "ACCEPT", "Ipv6CidrBlock": "2001:0db8:0::/32"},
-    ]);
-    harness.changes();
-    harness.ensure(&harness.started().await, &mut service).await.unwrap();
-    assert!(harness.changes().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn security_group_of_no_service_is_not_managed() {
-    let harness = Harness::new();
-    let id = add_balancer(&mut harness.fake.lock(), "mine");
-    harness.fake.lock().each("balancer")[0]["Tags"] = json!([{"TagKey": "ccm-rs/source-ranges", "TagValue": "yes"}]);
-    let group =
-        json!({"SecurityGroupId": "sg-mine9", "TagSet": [{"Key": "tke-lb-serviceuuid", "Value": ""}], "_policies": {}});
-    harness.fake.lock().add("group", group);
-    harness.ensure(&harness.started().await, &mut service(&[(EXISTING, &id)])).await.unwrap();
-    assert_eq!(harness.only("group")["SecurityGroupId"], "sg-mine9");
-}
-
-#[tokio::test(start_paused = true)]
-async fn deleted_service_takes_its_security_group_along() {
-    let harness = Harness::new();
-    let provider = harness.started().await;
-    let mut service = service_of(&[], json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}));
-    harness.ensure(&provider, &mut service).await.unwrap();
-    for spared in 0..6 {
-        // Each request of the deletion fails once, as after a crash.
-        let restarted = harness.started().await;
-        harness.fake.fault_injector().fail(Fault::code("", "InvalidParameter").after(spared).times(1));
-        let _ = harness.delete(&restarted, &service).await;
-        harness.fake.fault_injector().clear_faults();
-    }
-    harness.delete(&harness.started().await, &service).await.unwrap();
-    let cloud = harness.fake.lock();
-    assert!(cloud.all("group").is_empty() && cloud.all("balancer").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn ip_version_is_compared_without_case() {
     let harness = Harness::new();
     harness
@@ -643,6 +339,18 @@ async fn mistakes_are_reported_before_any_request() {
         (&[(GROUPS, "sg-1,sg-2,sg-3,sg-4,sg-5,sg-6")], "1 to 5"),
         (&[(EXTENSIVE, "[]")], "JSON object"),
         (&[(EXTENSIVE, r#"{"Number": 2}"#)], "Number cannot be set"),
+        (&[(EXTENSIVE, r#"{"LoadBalancerName": "x"}"#)], "tencentcloud-loadbalancer-name"),
+        (&[(EXTENSIVE, r#"{"Vip": "10.1.0.9"}"#)], "use spec.loadBalancerIP"),
+        (
+            &[(EXTENSIVE, r#"{"ClusterIds": ["tgw-1"]}"#)],
+            "ClusterIds cannot be set here; remove it; accepted are Address",
+        ),
+        (&[(EXTENSIVE, r#"{"ProjectId": 7}"#)], "ProjectId cannot be set"),
+        (&[(EXTENSIVE, r#"{"LBChargeType": "PREPAID"}"#)], "LBChargeType cannot be set"),
+        (
+            &[(EXTENSIVE, r#"{"InternetAccessible": {"InternetMaxBandwidthOut": 1}}"#), (BANDWIDTH, "2")],
+            "internet-max-bandwidth-out",
+        ),
         (
             &[(EXTENSIVE, r#"{"Tags": [{"TagKey": "tke-clusterId", "TagValue": "x"}]}"#)],
             "may not begin with tke- or ccm-rs/",
@@ -653,9 +361,16 @@ async fn mistakes_are_reported_before_any_request() {
             "SubnetId cannot be set",
         ),
         (&[(LISTENER, r#"{"Ports": [1]}"#)], "Ports cannot be set"),
+        (&[(LISTENER, r#"{"EndPort": 65535}"#)], "EndPort cannot be set"),
+        (&[(LISTENER, r#"{"Certificate": {"CertId": "theirs"}}"#)], "use annotation service.cloud.tencent.com/specify"),
+        (&[(LISTENER, r#"{"MultiCertInfo": {}}"#)], "MultiCertInfo cannot be set"),
         (&[(PROTOCOLS, r#"{"80": {"protocol": ["HTTP"]}}"#)], "need an Ingress"),
         (&[(PROTOCOLS, r#"{"80": {"protocol": ["TCP_SSL"]}}"#)], "TCP_SSL needs tls"),
         (&[(EXISTING, "lb-1"), (PASS, "true")], "not possible together"),
+        (&[(EXISTING, "lb-1"), (GROUPS, "sg-mine1")], "not possible together"),
+        (&[(NAME, "5c1d_bank_web")], "generated for another Service"),
+        (&[(NAME, "cls-x_default_web")], "generated for another Service"),
+        (&[(NAME, "a0123456789abcdef0123456789abcde")], "generated for another Service"),
         (&[(EXISTING, "mine")], "ID such as"),
         (&[(BACKENDS, "a in")], "backends-label"),
     ];
@@ -690,41 +405,6 @@ async fn tls_listener_has_the_certificate_that_its_secret_names() {
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.only("listener")["Protocol"], "TCP", "another protocol needs another listener");
     assert_eq!(harness.targets().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn targets_of_direct_access_are_pods_and_follow_them() {
-    let harness = Harness::new();
-    harness.set_endpoints(&[("10.1.0.1", true, false, "worker-1"), ("10.1.0.2", false, true, "worker-2")]);
-    let provider = harness.started().await;
-    let mut service = service(&[(DIRECT, "true"), ("service.cloud.tencent.com/enable-grace-shutdown", "true")]);
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.targets(), ["80 10.1.0.1 8080 10", "80 10.1.0.2 8080 0"]);
-    harness.changes();
-    harness.set_endpoints(&[("10.1.0.1", false, true, "worker-1"), ("10.1.0.3", true, false, "worker-1")]);
-    tokio::time::sleep(std::time::Duration::from_secs(15)).await;
-    let patches = harness.cluster.take_patches();
-    assert!(
-        patches.iter().any(|(path, _)| path.ends_with("/services/web/status")),
-        "the Service is synced again: {patches:?}"
-    );
-    harness.ensure(&provider, &mut service).await.unwrap();
-    assert_eq!(harness.targets(), ["80 10.1.0.1 8080 0", "80 10.1.0.3 8080 10"]);
-    assert_eq!(harness.changes(), ["BatchRegisterTargets", "BatchDeregisterTargets", "BatchModifyTargetWeight"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn local_nodes_without_a_pod_are_no_targets_and_weights_count_pods() {
-    let harness = Harness::new();
-    harness.set_endpoints(&[("10.1.0.1", true, false, "worker-2"), ("10.1.0.2", true, false, "worker-2")]);
-    let provider = harness.started().await;
-    let annotations = [
-        ("service.kubernetes.io/local-svc-only-bind-node-with-pod", "true"),
-        ("service.cloud.tencent.com/local-svc-weighted-balance", "true"),
-    ];
-    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
-    harness.ensure(&provider, &mut service_of(&annotations, local)).await.unwrap();
-    assert_eq!(harness.targets(), ["80 ins-t0000002 30080 2"]);
 }
 
 #[tokio::test(start_paused = true)]

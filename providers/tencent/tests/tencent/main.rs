@@ -6,12 +6,16 @@ mod accounts;
 mod classic;
 mod configuration;
 mod contract;
+mod existing;
 mod harness;
 mod load_balancers;
 mod neighbours;
 mod nodes;
 mod profile;
+mod source_ranges;
 mod takeover;
+mod targets;
+mod tenants;
 
 use profile::TencentCloud;
 
