@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cloud_provider::{Environment, Error, Result, Setup};
+use cloud_provider::{AdoptableTag, Environment, Error, Result, Setup};
 use provider_kit::declared::Kind;
 use provider_kit::document::Document;
 use provider_kit::variables::Variables;
@@ -140,6 +140,7 @@ pub struct Oidc {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/alibaba.md explains each key")]
 pub struct Config {
+    pub adoptable_tag: Option<AdoptableTag>,
     pub access_key: Option<(String, SecretString)>,
     pub oidc: Option<Oidc>,
     pub token_file: PathBuf,
@@ -197,6 +198,7 @@ impl Config {
         let endpoints = [&ECS, &VPC_API, &SLB, &NLB, &CBN, &EFLO, &STS];
         let endpoints = endpoints.into_iter().filter_map(|it| Some((it.key(), variables.get(it)?))).collect();
         let config = Self {
+            adoptable_tag: setup.adoptable_tag.clone(),
             access_key: access_key.map(|(id, secret)| (id, secret.into())),
             oidc,
             token_file: variables.get(&TOKEN_FILE).unwrap_or_default().into(),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use cloud_provider::{Environment, Error, Result, Setup};
+use cloud_provider::{AdoptableTag, Environment, Error, Result, Setup};
 use provider_kit::declared::Kind;
 use provider_kit::document::Document;
 use provider_kit::transport::ValueOrFile;
@@ -78,6 +78,7 @@ pub enum Credentials {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/baidu.md explains each setting")]
 pub struct Config {
+    pub adoptable_tag: Option<AdoptableTag>,
     pub cluster: String,
     pub region: String,
     pub vpc: Option<String>,
@@ -125,6 +126,7 @@ impl Config {
             }
         };
         let config = Self {
+            adoptable_tag: setup.adoptable_tag.clone(),
             gateway: variables.get(&GATEWAY).unwrap_or_else(|| format!("cce-gateway.{region}.baidubce.com")),
             endpoint: variables.get(&BCE_ENDPOINT),
             is_type_legacy: variables.get(&LEGACY_TYPE).unwrap_or_default(),

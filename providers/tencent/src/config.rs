@@ -1,7 +1,7 @@
 //! The configuration: the keys of the cloud configuration, and environment variables. docs/providers/tencent.md is
 //! generated from these declarations.
 
-use cloud_provider::{Environment, Result, Setup};
+use cloud_provider::{AdoptableTag, Environment, Result, Setup};
 use provider_kit::declared::Kind;
 use provider_kit::document::Document;
 use provider_kit::variables::{Variable, Variables};
@@ -87,6 +87,7 @@ pub type StaticKey = (String, SecretString, Option<SecretString>);
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/providers/tencent.md explains each key")]
 pub struct Config {
+    pub adoptable_tag: Option<AdoptableTag>,
     pub region: Option<String>,
     pub vpc: Option<String>,
     pub key: Option<StaticKey>,
@@ -132,6 +133,7 @@ impl Config {
             _ => None,
         };
         let config = Self {
+            adoptable_tag: setup.adoptable_tag.clone(),
             region,
             vpc,
             key,

@@ -31,6 +31,29 @@ pub fn check_adoption(
     )))
 }
 
+/// Refuses to adopt a load balancer without the tag that an administrator [requires](super::Options::adoptable_tag), in a cloud
+/// whose provider decides by itself who adopts what. `place` names the load balancer, and `tags` are those that it has.
+///
+/// # Errors
+/// *Invalid*, with what to do.
+pub fn check_adoptable_tag<'a>(
+    place: &str,
+    required: Option<&AdoptableTag>,
+    tags: impl IntoIterator<Item = &'a str>,
+) -> Result<()> {
+    match required {
+        Some(required) if !required.is_among(tags) => {
+            Err(Error::invalid(format!("{place} was not created for this Service; {}", needed(required))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the advice to give a load balancer the required tag.
+pub(super) fn needed(required: &AdoptableTag) -> String {
+    format!("give it the tag {required}, which --adoptable-load-balancer-tag requires")
+}
+
 /// Returns the text of the event that tells a user that an adopted load balancer stays.
 #[must_use]
 pub fn stays(observed: &ObservedLoadBalancer) -> String {

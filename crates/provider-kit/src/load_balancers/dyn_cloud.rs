@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, ServiceReview, TargetHealth, async_trait};
 
+use super::adoption::needed;
 use super::change::{Applied, Change};
 use super::cloud::{
     Adoption, DesiredStateInput, LoadBalancerCloud, NameUniqueness, Notice, Options, Published, Query, Recovery,
@@ -102,9 +103,7 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         };
         match adoption {
             Adoption::Adopt if !tag.is_among(self.cloud.adoption_tags(observed).iter().map(String::as_str)) => {
-                Adoption::RefuseUnless(format!(
-                    "or give it the tag {tag}, which --adoptable-load-balancer-tag requires"
-                ))
+                Adoption::RefuseUnless(format!("or {}", needed(tag)))
             }
             adoption => adoption,
         }

@@ -130,7 +130,7 @@ mod sync_goal;
 mod tags;
 mod targets;
 
-pub use adoption::{check_adoption, stays};
+pub use adoption::{check_adoptable_tag, check_adoption, stays};
 pub use attributes::{Attributes, Difference, sorted_set};
 pub use balancers::LoadBalancerEngine;
 pub use cache::{MAX_AGE, SETTLING};

@@ -7,7 +7,8 @@ use cloud_provider::{CompleteListing, Error, Result, Service};
 use futures::future::try_join_all;
 use futures::try_join;
 use provider_kit::load_balancers::{
-    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State,
+    Attributes, Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State, check_adoptable_tag,
+    tag_text,
 };
 use provider_kit::paging::ListResult;
 use provider_kit::source_ranges::{allows_all, configured_source_ranges};
@@ -198,7 +199,13 @@ impl AlibabaLoadBalancers {
         for it in requested {
             let is_created = [NAME_TAG, CLUSTER_TAG].iter().any(|key| tags(&it).contains_key(*key));
             match (is_created, identity.is_leaving()) {
-                (false, _) => add(it, Some(&share), &groups),
+                (false, is_leaving) => {
+                    let is_used = shared.iter().any(|known| id_of(known) == id_of(&it));
+                    if !is_leaving && !is_used {
+                        self.check_tag(&it)?;
+                    }
+                    add(it, Some(&share), &groups);
+                }
                 (true, true) => {}
                 (true, false) => {
                     return Err(Error::invalid(format!(
@@ -214,6 +221,13 @@ impl AlibabaLoadBalancers {
             add(it, Some(&share), &groups);
         }
         Ok(found)
+    }
+
+    /// Refuses a load balancer of a user without the tag that an administrator requires.
+    fn check_tag(&self, it: &Value) -> Result<()> {
+        let tags: Vec<_> = tags(it).iter().map(|(key, value)| tag_text(key, value)).collect();
+        let place = format!("load balancer {} of annotation {}", id_of(it), key::ID.key());
+        check_adoptable_tag(&place, self.api.config.adoptable_tag.as_ref(), tags.iter().map(String::as_str))
     }
 
     /// Reads what a Service has: of both kinds if it can have changed the kind, and what is left of an NLB.

@@ -1,7 +1,7 @@
 //! BLBs of users, and BLBs that nothing connects with the Service that they may have been created for.
 
 use cloud_provider::{Error, EventSubject, Result, Service};
-use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph};
+use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, check_adoptable_tag};
 use provider_kit::status::shown;
 
 use super::legacy::{generated_names, legacy_name};
@@ -40,6 +40,15 @@ impl BlbLoadBalancers {
         let is_requested = identity.requested_id.as_ref() == Some(&observed.id);
         let is_created = has_generated_name || is_shown(service, observed) && !is_requested;
         is_lent(service, &observed.id) || !is_created
+    }
+
+    /// Refuses to adopt a BLB whose description lacks the word that an administrator requires. A BLB has no tags.
+    pub(super) fn check_tag(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
+        if is_tagged(identity.service, observed) || !self.is_adoption(identity, observed) {
+            return Ok(());
+        }
+        let words = observed.labels.get(DESCRIPTION).into_iter().flat_map(|text| text.split_whitespace());
+        check_adoptable_tag(&observed.place(), self.api.config.adoptable_tag.as_ref(), words)
     }
 
     /// Returns the BLB with words in its description, if the Service only [adopts](Self::is_adoption) it: they say that it

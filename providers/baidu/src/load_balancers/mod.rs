@@ -309,6 +309,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         self.check_vpc(identity, observed)?;
         self.check_unused(&desired, observed, seen, identity)?;
+        self.check_tag(identity, observed)?;
         self.report_name(observed, identity.service);
         self.report_subnet(observed, identity.service);
         if observed.labels.contains_key(EDITED)

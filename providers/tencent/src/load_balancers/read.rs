@@ -184,6 +184,7 @@ impl TencentLoadBalancers {
             },
             state: if it["Status"] == 0 { State::Busy } else { State::Ready },
             ingress,
+            labels: tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             adopted,
             created: created(text(it, "CreateTime")),
             ..ObservedLoadBalancer::default()
