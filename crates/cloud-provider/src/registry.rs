@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::names::PROVIDER_EXTERNAL;
-use crate::{CloudProvider, Error, Result, Setup};
+use crate::{CloudProvider, Error, Result, Setup, closest};
 
 /// A provider's configuration file that was read.
 ///
@@ -103,8 +103,9 @@ impl Registry {
             return Ok(());
         }
         let known: Vec<_> = self.names().collect();
+        let hint = closest(name, &known).map(|meant| format!(", did you mean {meant:?}?")).unwrap_or_default();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")))
+        Err(Error::invalid(format!("unknown cloud provider {name:?}{hint}; this binary has: {known}")))
     }
 
     /// Returns all names, sorted.
