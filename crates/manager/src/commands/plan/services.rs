@@ -72,7 +72,7 @@ pub(crate) fn restores_balancer<'a>(steps: impl IntoIterator<Item = &'a PlanStep
     creates && !deletes
 }
 
-/// What is wrong in the cloud with the load balancers of Services that show an address.
+/// Load balancers in the cloud that are not as the Services that show an address need them.
 #[derive(Default)]
 pub(crate) struct Irregularities {
     /// Services whose load balancer the cloud does not have.
