@@ -302,19 +302,3 @@ fn endpoint(url: &str) -> String {
     });
     if has_version { url.to_owned() } else { format!("{url}/v4") }
 }
-
-#[cfg(test)]
-mod tests {
-    use cloud_provider::Environment;
-
-    use super::*;
-
-    #[test]
-    fn token_file_that_is_no_regular_file_is_named_in_the_error() {
-        let environment = Environment::of([("LINODE_API_TOKEN_FILE", "/dev"), ("LINODE_REGION", "us-east")]);
-        let error = Config::read(&Setup { environment, ..Setup::default() }).unwrap_err().to_string();
-        let expected = "LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token (LINODE_API_TOKEN_FILE: \
-                        cannot read the token file /dev: it is a directory, and not a regular file)";
-        assert_eq!(error, expected);
-    }
-}
