@@ -36,6 +36,9 @@ pub enum Ownership {
     /// The Service that the description is for.
     #[default]
     Own,
+    /// The Service that the description is for, which uses another load balancer, with a sentence that names both and a
+    /// remedy. It is neither changed nor deleted.
+    Twin(String),
     /// No owner; the next sync adopts the load balancer.
     Free,
     /// A different Service, cluster or person, with a sentence that names the owner and a remedy.

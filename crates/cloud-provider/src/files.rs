@@ -1,7 +1,7 @@
 //! Files that an operator names: configuration, credentials, tokens. They are read with a limit, so that a wrong path
 //! neither hangs the process nor fills its memory.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -31,17 +31,37 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// A file that cannot be read, is larger than [`LARGEST`], or is a directory, a pipe or a socket.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
-    let kind = fs::metadata(path)?.file_type();
-    // A pipe without a writer would block for ever. `/dev/null` is a usual name for an empty file.
-    if !kind.is_file() && !kind.is_char_device() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    // A pipe without a writer would block for ever.
+    if let Some(kind) = special_kind(fs::metadata(path)?.file_type()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}, and not a regular file")));
     }
+    read_limited(File::open(path)?, LARGEST)
+}
+
+/// Returns all that `from` has. At most one byte more than `most` is read.
+///
+/// # Errors
+/// An error of `from`, or more than `most` bytes, which are whole MiB.
+pub fn read_limited(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+    from.take(most + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > most {
+        let text = format!("the file is larger than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(content)
+}
+
+/// Returns what a file is if nothing can be read from it as from a regular file. `/dev/null` is a usual name for an
+/// empty file.
+fn special_kind(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() || kind.is_char_device() => None,
+        kind if kind.is_dir() => Some("a directory"),
+        kind if kind.is_fifo() => Some("a named pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
 }
 
 /// Returns `true` if every user of the machine may write the file, and with that choose the credential in it.
@@ -72,8 +92,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
         let _listener = UnixListener::bind(&socket).unwrap();
-        for path in [directory.path(), &socket] {
-            assert_eq!(read(path).unwrap_err().to_string(), "it is not a regular file", "{}", path.display());
+        for (path, kind) in [(directory.path(), "a directory"), (&*socket, "a socket")] {
+            assert_eq!(read(path).unwrap_err().to_string(), format!("it is {kind}, and not a regular file"));
         }
         fs::write(directory.path().join("binary"), [0xff, 0xfe]).unwrap();
         assert!(read_to_string(directory.path().join("binary")).unwrap_err().to_string().contains("UTF-8"));

@@ -66,6 +66,7 @@ mod excerpt;
 mod fence;
 pub mod files;
 pub mod go_duration;
+mod hint;
 mod instances;
 mod listing;
 mod load_balancers;
@@ -81,6 +82,7 @@ mod setup;
 mod string_map;
 mod v1;
 mod v2;
+mod visible;
 mod volumes;
 
 pub use addresses::{add_addresses, addresses_for_node_ip};
@@ -96,6 +98,7 @@ pub use error::{Error, Result};
 pub use events::{EventKind, EventSubject, Events, NoEvents};
 pub use excerpt::{LONGEST_EXCERPT, excerpt};
 pub use fence::Fence;
+pub use hint::closest;
 pub use instances::{InstanceMetadata, InstanceState, Instances, LookupRequest, MetadataLevel, single_answer};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
@@ -111,4 +114,5 @@ pub use setup::{CloudMetrics, NoCloudMetrics, ProviderSeries, SeriesKind, Setup}
 pub use string_map::StringMap;
 pub use v1::{InstancesV1, NO_INSTANCES, V1, Zone, Zones};
 pub use v2::{InstancesV2, V2};
+pub use visible::{is_visible, visible, write_visibly};
 pub use volumes::{PersistentVolume, Volumes};

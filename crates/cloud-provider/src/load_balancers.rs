@@ -120,12 +120,14 @@ impl LoadBalancerWarning {
 ///
 /// assert!(Plan::default().is_empty());
 /// let step = PlanStep { action: PlanAction::Create, what: "listener 443/TCP".into(), detail: String::new() };
-/// assert_eq!(Plan { steps: vec![step] }.steps.len(), 1);
+/// assert_eq!(Plan { steps: vec![step], ..Plan::default() }.steps.len(), 1);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Steps, in an order that is safe.
     pub steps: Vec<PlanStep>,
+    /// Sentences about what stays as it is and needs a person's attention.
+    pub notes: Vec<String>,
 }
 
 impl Plan {

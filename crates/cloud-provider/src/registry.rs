@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::names::PROVIDER_EXTERNAL;
-use crate::{CloudProvider, Error, Result, Setup};
+use crate::{CloudProvider, Error, Result, Setup, closest};
 
 /// A provider's configuration file that was read.
 ///
@@ -63,7 +63,7 @@ pub type Factory = fn(&Setup) -> Result<Arc<dyn CloudProvider>>;
 /// assert!(registry.init("acme", None, Setup::default())?.is_some());
 /// assert!(registry.init("external", None, Setup::default())?.is_none());
 /// assert_eq!(registry.init("acmee", None, Setup::default()).err().map(|e| e.to_string()),
-///     Some("unknown cloud provider \"acmee\"; this binary has: acme".into()));
+///     Some("unknown cloud provider \"acmee\" (did you mean \"acme\"?); this binary has: acme".into()));
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
 #[derive(Default)]
@@ -103,8 +103,9 @@ impl Registry {
             return Ok(());
         }
         let known: Vec<_> = self.names().collect();
+        let hint = closest(name, &known).map(|meant| format!(" (did you mean {meant:?}?)")).unwrap_or_default();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")))
+        Err(Error::invalid(format!("unknown cloud provider {name:?}{hint}; this binary has: {known}")))
     }
 
     /// Returns all names, sorted.

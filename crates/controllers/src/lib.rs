@@ -32,6 +32,7 @@ pub mod options;
 mod read;
 pub mod route;
 pub mod service;
+mod shared_ids;
 pub mod taints;
 pub mod volume;
 

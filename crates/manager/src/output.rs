@@ -1,16 +1,40 @@
 //! Standard output, which a reader may close before the end, and error messages.
 //!
 //! Texts come from annotations, events, tags of clouds and YAML files, whose authors the reader need not trust. All that
-//! could control a terminal or reorder a line is therefore escaped here, for all commands.
+//! could control a terminal or reorder a line is therefore escaped here, for all commands. A report is written as
+//! [`Lines`], so that no such text can look like a line of the report.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::logging::{is_visible, write_visibly};
+use cloud_provider::{is_visible, visible, write_visibly};
 
 /// Set when standard output could not be written, so that the failure is reported once and the exit code keeps it.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The lines of a report. A line break inside of a line, which comes from a text of others, is escaped.
+#[derive(Default)]
+pub(crate) struct Lines(String);
+
+impl Lines {
+    /// Adds a line, without the spaces at its end.
+    pub(crate) fn line(&mut self, line: fmt::Arguments<'_>) {
+        self.0.push_str(visible(&fmt::format(line)).trim_end());
+        self.0.push('\n');
+    }
+
+    /// Adds an empty line.
+    pub(crate) fn blank(&mut self) {
+        self.0.push('\n');
+    }
+
+    /// Returns the text of all lines.
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+}
 
 /// Prints text to standard output and returns `code`, with invisible characters escaped. A closed pipe (`| head`) is not an error. Any other failure, such as a
 /// full disk, is reported on standard error once; this call and all later ones then return [`ExitCode::FAILURE`].
@@ -96,6 +120,17 @@ mod tests {
     fn text_controls_no_terminal() {
         let safe = safe_text(&format!("{HOSTILE}\n\tü ✓ 中\n"));
         assert_eq!(safe, "a\\x1b[2J\\u009d0;t\\u009c\\u202eb\\U000e0041\\r\\x7f\n\tü ✓ 中\n");
+    }
+
+    #[test]
+    fn text_of_others_is_no_line_of_its_own() {
+        let mut lines = Lines::default();
+        let name = "web\nNothing to do.\r\n\tError: x\u{2028}y \n";
+        lines.line(format_args!("Service {name}"));
+        lines.blank();
+        lines.line(format_args!("  end  "));
+        let expected = "Service web\\nNothing to do.\\r\\n\\tError: x\\u2028y \\n\n\n  end\n";
+        assert_eq!(lines.into_text(), expected);
     }
 
     #[test]

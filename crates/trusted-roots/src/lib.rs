@@ -12,6 +12,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
@@ -35,6 +37,8 @@ const BUNDLES: [&str; 6] = [
 const DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 /// The bundle of this project's image where no manifest mounts a directory of the host (`deploy/image/layout`).
 const IMAGE_BUNDLE: &str = "/usr/share/ccm-rs/ca-certificates.crt";
+/// Number of bytes of a file that are read. The certificates of all authorities have some 300 KiB.
+const LARGEST: u64 = 16 << 20;
 /// Variable that names the only bundle.
 const FILE_VARIABLE: &str = "SSL_CERT_FILE";
 /// Variable that names the only directories, separated by colons.
@@ -140,9 +144,14 @@ fn in_directory(directory: &Path) -> BTreeSet<Vec<u8>> {
     files.flat_map(|file| in_file(&file)).collect()
 }
 
-/// Returns the certificates of a file in the form of PEM that are certificates of authorities.
+/// Returns the certificates of a file in the form of PEM that are certificates of authorities. A pipe or a device has
+/// none, because the read might not end.
 fn in_file(file: &Path) -> BTreeSet<Vec<u8>> {
-    let Ok(pem) = std::fs::read(file) else { return BTreeSet::new() };
+    let mut pem = Vec::new();
+    let mut read = || File::open(file)?.take(LARGEST).read_to_end(&mut pem);
+    if !file.is_file() || read().is_err() {
+        return BTreeSet::new();
+    }
     let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
     certificates.filter(|root| RootCertStore::empty().add(root.clone()).is_ok()).map(|root| root.to_vec()).collect()
 }

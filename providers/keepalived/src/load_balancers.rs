@@ -154,7 +154,7 @@ fn steps(before: &AddressBook, after: &AddressBook, uid: &str) -> Plan {
     let is_gone = |entry: &&Entry| !after.of(uid).any(|it| it.ip == entry.ip);
     let deleted = |entry| PlanStep { action: PlanAction::Delete, what: what(entry), detail: String::new() };
     steps.extend(before.of(uid).filter(is_gone).map(deleted));
-    Plan { steps }
+    Plan { steps, ..Plan::default() }
 }
 
 #[async_trait]

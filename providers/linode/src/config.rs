@@ -177,11 +177,18 @@ impl Config {
     /// *Invalid*, with all mistakes of all variables, or else of all flags.
     pub fn read(setup: &Setup) -> Result<Self> {
         let (mut variables, mut flags) = (Variables::of(&setup.environment), Variables::of(&setup.flags));
-        let file = variables.get(&TOKEN_FILE).and_then(|file| Credential::file(file).ok());
+        let is_file_named = variables.is_set(&TOKEN_FILE);
+        let (file, unreadable) = match variables.get(&TOKEN_FILE).map(Credential::file) {
+            Some(Ok(file)) => (Some(file), None),
+            // The default file need not exist.
+            Some(Err(error)) => (None, is_file_named.then_some(error)),
+            None => (None, None),
+        };
         let token = file.or_else(|| variables.get(&TOKEN).map(|token| Credential::token(token.trim())));
         let is_offline = setup.environment.is_offline();
         if token.is_none() && !is_offline {
-            variables.mistake("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token");
+            let why = unreadable.map(|error| format!(" (LINODE_API_TOKEN_FILE: {error})")).unwrap_or_default();
+            variables.mistake(format!("LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token{why}"));
         }
         if !variables.is_set(&REGION) && !is_offline {
             variables.mistake("LINODE_REGION is required: the region of new NodeBalancers, such as us-east");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::options::RouteMode;
+use serde_json::json;
 
 use crate::table::Table;
 use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
@@ -22,7 +23,7 @@ async fn a_stream_of_joining_nodes_costs_a_list_every_ten_seconds() {
     let world = running(&table);
     seconds(1).await;
     for n in 1..=60 {
-        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+        world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
         seconds(1).await;
     }
     seconds(10).await;
@@ -70,6 +71,8 @@ async fn range_that_would_take_the_traffic_of_other_nodes_gets_no_route() {
     world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
     world.put("worker-2", "table://2", "10.0.0.2", &["10.244.2.0/24"]);
     seconds(60).await;
+    let remedy =
+        "Correct the podCIDR of the Node: delete the Node, so that it is registered again with a range of its own";
     for (n, cidr) in ["0.0.0.0/0", "10.244.0.0/16", "10.244.0.0/17", "10.244.1.128/25"].iter().enumerate() {
         let name = format!("worker-{}", n + 3);
         world.put(&name, &format!("table://{}", n + 3), "10.0.0.66", &[cidr]);
@@ -78,12 +81,59 @@ async fn range_that_would_take_the_traffic_of_other_nodes_gets_no_route() {
         assert_eq!((table.routes(), world.condition(&name)), (routes.map(str::to_owned).to_vec(), NOT_CREATED.into()));
         let told = [world.events_of("PodCIDROutsideClusterCIDR"), world.events_of("PodCIDRRefused")].concat();
         let about: Vec<_> = told.iter().filter(|text| text.contains(&format!("of node {name} "))).collect();
-        assert!(about.len() == 1 && about[0].contains("gets no route"), "{cidr}: {told:?}");
+        assert!(
+            about.len() == 1 && about[0].contains("gets no route") && about[0].ends_with(remedy),
+            "{cidr}: {told:?}"
+        );
     }
     // A route of this cluster is deleted with its Node, wherever it leads.
     table.put("old", "gone", "172.16.0.0/12", Some(true));
     seconds(600).await;
     assert_eq!(table.routes().len(), 2, "{:?}", table.routes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn younger_node_with_the_provider_id_of_another_gets_no_route_until_the_other_is_deleted() {
+    let table = Table::new();
+    let world = running(&table);
+    for (name, created, cidr) in
+        [("old", "2026-01-01T00:00:00Z", "10.244.1.0/24"), ("young", "2026-01-02T00:00:00Z", "10.244.2.0/24")]
+    {
+        world.put_with(name, &[cidr], &json!([{"type": "InternalIP", "address": "10.0.0.1"}]), |node| {
+            node["metadata"]["creationTimestamp"] = json!(created);
+            node["spec"]["providerID"] = json!("table://1");
+        });
+    }
+    seconds(3600).await;
+    assert_eq!(table.routes(), ["10.244.1.0/24 old"]);
+    let changes: Vec<_> = table.calls().into_iter().filter(|call| call != "list").collect();
+    assert_eq!(changes, ["create 10.244.1.0/24"]);
+    assert_eq!(world.condition("young"), NOT_CREATED);
+    assert_eq!(
+        world.events_of("PodCIDRRefused"),
+        [
+            "Pod CIDR 10.244.2.0/24 of node young gets no route: Node old, which was created before, has the same provider ID. \
+          Delete the one of the two Nodes that does not run on this machine"
+        ]
+    );
+    assert_eq!(world.events_of("RouteFlapping"), [""; 0]);
+    assert!(world.api.remove("nodes", None, "old"));
+    seconds(30).await;
+    assert_eq!((table.routes(), world.condition("young")), (vec!["10.244.2.0/24 young".to_owned()], CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn route_of_a_node_without_an_address_waits_without_an_event() {
+    let table = Table::new();
+    let world = running(&table);
+    world.put_with("worker-1", &["10.244.1.0/24"], &json!([]), |node| node["spec"]["providerID"] = json!("table://1"));
+    seconds(3600).await;
+    assert_eq!((table.routes(), world.reasons(), world.condition("worker-1")), (vec![], vec![], String::new()));
+    world.change("worker-1", |node| {
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.1"}])
+    });
+    seconds(30).await;
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (1, CREATED.into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +202,7 @@ async fn one_call_at_a_time_comes_in_a_fixed_order() {
     options.route.concurrency = 1;
     let world = World::new(Arc::new(table.clone()), &options);
     for n in [3, 1, 2] {
-        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+        world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
         table.put(&format!("old-{n}"), "gone", &format!("10.244.10{n}.0/24"), Some(true));
     }
     table.put("old-9", "worker-9", "10.244.2.0/24", Some(true));
@@ -176,7 +226,7 @@ async fn no_more_calls_run_at_a_time_than_allowed() {
     let table = Table::new().taking(Duration::from_secs(1));
     let world = running(&table);
     for n in 1..=100 {
-        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+        world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
     }
     seconds(30).await;
     assert_eq!((table.routes().len(), table.most()), (100, 16));

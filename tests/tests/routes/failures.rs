@@ -18,7 +18,7 @@ fn running(table: &Table) -> World {
 }
 
 fn put(world: &World, n: usize) {
-    world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+    world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
 }
 
 fn count(calls: &[(u64, String)], what: &str) -> usize {
@@ -85,7 +85,7 @@ async fn a_limit_of_requests_silences_all_calls() {
     seconds(3).await;
     let first = table.timed_calls();
     assert!(count(&first, "create") <= 32, "those under way, not those that wait: {first:?}");
-    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     seconds(56).await;
     assert_eq!(table.timed_calls(), [], "silence, though a Node joined");
     table.trouble("10.244.5.0/24", None);

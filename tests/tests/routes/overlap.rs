@@ -18,6 +18,10 @@ async fn slow_creates() -> (Table, World) {
     (table, world)
 }
 
+fn put(world: &World, n: u8) {
+    world.put(&format!("worker-{n}"), &format!("table://{n}"), "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_address_that_changes_while_the_route_is_being_made_is_followed() {
     let (table, world) = slow_creates().await;
@@ -71,9 +75,9 @@ async fn an_address_that_changes_back_while_the_old_route_is_being_deleted_is_no
 #[tokio::test(start_paused = true)]
 async fn slow_calls_that_are_still_right_cost_no_list_of_their_own() {
     let (table, world) = slow_creates().await;
-    (1..=32).for_each(|n| world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]));
+    (1..=32).for_each(|n| put(&world, n));
     seconds(12).await;
-    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     table.calls();
     seconds(250).await;
     assert_eq!(table.routes().len(), 33);
@@ -89,10 +93,10 @@ async fn routes_that_are_made_while_the_list_is_on_its_way_are_not_made_twice() 
     world.run();
     seconds(10).await;
     table.takes(Duration::from_secs(12));
-    (1..=16).for_each(|n| world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]));
+    (1..=16).for_each(|n| put(&world, n));
     seconds(9).await;
     // The list begins before the creates end, and ends after them.
-    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     table.timed_calls();
     seconds(80).await;
     assert_eq!((table.routes().len(), world.writes()), (17, 17), "one condition each");
@@ -114,7 +118,7 @@ async fn a_create_that_fails_while_the_list_is_on_its_way_keeps_its_back_off() {
     table.trouble(RANGE, Some(crate::table::Trouble::Fails(cloud_provider::Error::other("boom"))));
     world.put("worker-1", "table://x", "10.0.0.1", &[RANGE]);
     seconds(9).await;
-    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    world.put("late", "table://late", "10.0.0.1", &["10.244.200.0/24"]);
     seconds(300).await;
     let calls = table.timed_calls();
     let creates: Vec<u64> = calls.iter().filter(|(_, call)| call.ends_with(RANGE)).map(|(at, _)| *at).collect();

@@ -257,3 +257,20 @@ async fn routes_marked_by_id_are_kept_and_kept_right_while_the_id_is_unknown() {
     let left = ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.77.0/24 worker-1"];
     assert_eq!(routes(&cloud), left, "what was kept goes now that it is clear whose it is");
 }
+
+#[tokio::test(start_paused = true)]
+async fn younger_node_with_the_provider_id_of_another_takes_no_part_in_a_war() {
+    let (world, cloud) = running(1);
+    seconds(60).await;
+    requests(&cloud);
+    let id = cloud.machine("worker-1").unwrap().id;
+    let addresses = json!([{"type": "InternalIP", "address": "10.9.9.9"}]);
+    world.put_with("copy", &["10.244.9.0/24"], &addresses, |node| {
+        node["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
+        node["spec"]["providerID"] = json!(format!("simulated://{id}"));
+    });
+    seconds(3600).await;
+    assert_eq!(requests(&cloud).0, 0, "no request changes the cloud");
+    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1"]);
+    assert_eq!((world.condition("copy"), world.reasons()), (NOT_CREATED.into(), vec!["PodCIDRRefused".to_owned()]));
+}

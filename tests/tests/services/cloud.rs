@@ -256,7 +256,7 @@ fn plan(wanted: &Balancer, actual: Option<&Balancer>) -> Plan {
             steps
         }
     };
-    Plan { steps }
+    Plan { steps, ..Plan::default() }
 }
 
 impl CloudProvider for LbCloud {

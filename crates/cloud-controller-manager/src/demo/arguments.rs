@@ -50,10 +50,10 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(super) output: Output,
     /// Port of the Kubernetes API; a free port if unset.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(super) port: Option<u16>,
     /// Port of the simulated cloud; a free port if unset.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(super) cloud_port: Option<u16>,
     /// Show the controllers' log on standard error; -vv adds debug records, -vvv all records.
     #[arg(short = 'v', action = ArgAction::Count)]
@@ -94,6 +94,10 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         }
         Err(error) => Parsed::Wrong(explain(&error)),
     }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "it must be a whole number from 0 to 65535".to_owned())
 }
 
 fn node_count(text: &str) -> Result<usize, String> {

@@ -21,11 +21,11 @@ use crate::failure_log::{DueLine, FailureLog};
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::reported_causes::ReportedCauses;
-use crate::lifecycle::shared_ids::{ReportedIds, SharedId, shared_ids};
 use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options};
+use crate::shared_ids::{ReportedIds, SharedId, shared_ids};
 use crate::taints::{add_or_update_taints, remove_taints};
 
 /// Maximum number of Nodes that are written at the same time.
@@ -340,7 +340,8 @@ impl NodeLifecycleController {
         if self.options.guard.is_none() {
             return;
         }
-        let shared = self.memory().reported_ids.record(shared_ids(nodes));
+        let staying = nodes.iter().filter(|node| !node.terminating);
+        let shared = self.memory().reported_ids.record(shared_ids(staying));
         for SharedId { node, older } in shared {
             let (name, id) = (&*node.name, &*node.provider_id);
             tracing::warn!(node = name, older = &*older, provider_id = id, "two nodes have one provider ID");

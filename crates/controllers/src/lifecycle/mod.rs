@@ -6,7 +6,6 @@ pub mod guard;
 mod metrics;
 pub mod preview;
 mod reported_causes;
-mod shared_ids;
 pub mod verdict;
 mod witnesses;
 

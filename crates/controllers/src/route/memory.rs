@@ -14,6 +14,7 @@ use super::condition::RouteCondition;
 use super::flapping::Flapping;
 use super::metrics::RouteCounts;
 use super::plan::{Creation, Decision, DeletionCause, Plan, Record, inputs_of};
+use super::pod_cidrs::CidrRefusal;
 use super::work::Item;
 
 /// First back-off of a failed route (P-2).
@@ -38,8 +39,8 @@ pub(super) struct Memory {
     /// the cache shows another version.
     written: HashMap<Box<str>, (Box<str>, RouteCondition)>,
     flapping: Flapping<(Box<str>, Destination)>,
-    /// Pod CIDRs outside the cluster's that were reported, by Node UID.
-    outside: HashSet<(Box<str>, Destination)>,
+    /// Pod CIDRs that were reported, by Node UID, with the reason why they get no route.
+    reported: HashMap<(Box<str>, Destination), Option<CidrRefusal>>,
     paused_until: Option<Instant>,
     next_list: Option<Instant>,
     /// Number of routes in the last list that this controller may not change.
@@ -64,7 +65,7 @@ impl Default for Memory {
             conditions: Backoff::new(CONDITION_BACKOFF, LONGEST_BACKOFF),
             written: HashMap::new(),
             flapping: Flapping::default(),
-            outside: HashSet::new(),
+            reported: HashMap::new(),
             paused_until: None,
             next_list: None,
             foreign: 0,
@@ -261,14 +262,24 @@ impl Memory {
         }
     }
 
-    /// Returns `true` if this Pod CIDR outside the cluster's was not reported yet for the Node, and records the report.
-    pub(super) fn record_if_new(&mut self, node: &Node, destination: &Destination) -> bool {
-        self.outside.insert((node.uid.clone(), destination.clone()))
+    /// Returns `true` if this Pod CIDR of the Node was not reported yet for this reason, and records the report.
+    pub(super) fn record_if_new(
+        &mut self,
+        node: &Node,
+        destination: &Destination,
+        refusal: Option<&CidrRefusal>,
+    ) -> bool {
+        let key = (node.uid.clone(), destination.clone());
+        let is_known = self.reported.get(&key).is_some_and(|known| known.as_ref() == refusal);
+        if !is_known {
+            self.reported.insert(key, refusal.cloned());
+        }
+        !is_known
     }
 
     /// Removes the record of a report that failed.
     pub(super) fn forget_report(&mut self, node: &Node, destination: &Destination) {
-        self.outside.remove(&(node.uid.clone(), destination.clone()));
+        self.reported.remove(&(node.uid.clone(), destination.clone()));
     }
 
     /// Returns the conditions that are to be written now. Forgets the failures of Nodes without a new condition.
@@ -319,6 +330,6 @@ impl Memory {
     /// Forgets Nodes that were deleted.
     pub(super) fn forget_nodes(&mut self, has_uid: impl Fn(&str) -> bool) {
         self.written.retain(|uid, _| has_uid(uid));
-        self.outside.retain(|(uid, _)| has_uid(uid));
+        self.reported.retain(|(uid, _), _| has_uid(uid));
     }
 }

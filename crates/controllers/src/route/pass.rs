@@ -326,7 +326,12 @@ impl RouteController {
                     Some(refusal) => *refusal == CidrRefusal::Outside,
                     None => !is_in_range(&destination, &self.options.cluster_cidrs),
                 };
-                if (refusal.is_none() && !is_outside) || !self.memory().record_if_new(node, &destination) {
+                if refusal.is_none() && !is_outside {
+                    // The reason may come back, and is then reported again.
+                    self.memory().forget_report(node, &destination);
+                    continue;
+                }
+                if !self.memory().record_if_new(node, &destination, refusal) {
                     continue;
                 }
                 if is_outside {
@@ -345,10 +350,7 @@ impl RouteController {
     fn about_cidr(&self, node: &Node, cidr: &str, refusal: Option<&CidrRefusal>) -> (EventReason, String) {
         let name = &node.name;
         if let Some(refusal) = refusal.filter(|refusal| **refusal != CidrRefusal::Outside) {
-            let message = format!(
-                "Pod CIDR {cidr} of node {name} gets no route: {refusal}. Delete the Node, so that it is registered again \
-                 with a range of its own"
-            );
+            let message = format!("Pod CIDR {cidr} of node {name} gets no route: {refusal}. {}", refusal.remedy());
             return (EventReason::PodCidrRefused, message);
         }
         let ranges: Vec<String> = self.options.cluster_cidrs.iter().map(ToString::to_string).collect();

@@ -12,6 +12,7 @@ use super::condition::RouteCondition;
 use super::next_hop::leads_to;
 use super::pod_cidrs::CidrRefusal;
 use super::responsibility::is_responsible;
+use crate::shared_ids::shared_ids;
 
 /// The planned changes, in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,11 +136,11 @@ impl Record {
 }
 
 /// Returns `true` if new routes of a Node are deferred: the Node belongs to another cloud (P-15), or it is
-/// uninitialized and has no provider ID yet, so that the provider could only refuse. Its existing routes are judged all
-/// the same. Only the adaptive mode defers routes.
+/// uninitialized and has no provider ID yet, or it has no address yet, so that the provider could only refuse. Its
+/// existing routes are judged all the same. Only the adaptive mode defers routes.
 #[must_use]
 pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
-    !provider.owns_node(node) || (node.is_uninitialized() && node.provider_id().is_none())
+    !provider.owns_node(node) || node.addresses.is_empty() || (node.is_uninitialized() && node.provider_id().is_none())
 }
 
 impl NewRoute {
@@ -171,6 +172,10 @@ pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 
     let mut hasher = DefaultHasher::new();
     for node in nodes.iter().filter(|node| !node.pod_cidrs.is_empty() && !waits(node)) {
         (&node.name, inputs_of(node)).hash(&mut hasher);
+    }
+    // A Node gets its routes as soon as no older Node has its provider ID any more.
+    for shared in shared_ids(nodes) {
+        (&shared.node.uid, &shared.older).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -13,12 +13,18 @@ use ipnet::IpNet;
 
 use super::Destination;
 use crate::options::{RouteMode, RouteOptions};
+use crate::shared_ids::shared_ids;
 
 /// The reason why a Pod CIDR gets no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrRefusal {
     /// The range is not inside one of the cluster's CIDRs.
     Outside,
+    /// The range contains a CIDR of the cluster, and more.
+    Encloses {
+        /// CIDR of the cluster.
+        cluster: IpNet,
+    },
     /// The range is a whole CIDR of the cluster, which has further Nodes.
     WholeNetwork,
     /// The range is larger than those of most Nodes.
@@ -33,15 +39,39 @@ pub enum CidrRefusal {
         /// Name of the other Node.
         node: Box<str>,
     },
+    /// A Node that was created before has the same provider ID. The cloud knows only one of them as the target of a
+    /// route.
+    SharedProviderId {
+        /// Name of the other Node.
+        node: Box<str>,
+    },
+}
+
+impl CidrRefusal {
+    /// Returns what a person does about the refusal, as a sentence without a full stop.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Outside => "Correct --cluster-cidr",
+            Self::Encloses { .. } | Self::WholeNetwork | Self::TooLarge { .. } | Self::Overlaps { .. } => {
+                "Correct the podCIDR of the Node: delete the Node, so that it is registered again with a range of its own"
+            }
+            Self::SharedProviderId { .. } => "Delete the one of the two Nodes that does not run on this machine",
+        }
+    }
 }
 
 impl fmt::Display for CidrRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside => f.write_str("it is not inside --cluster-cidr"),
+            Self::Encloses { cluster } => write!(f, "it contains {cluster} of --cluster-cidr, and addresses of others"),
             Self::WholeNetwork => f.write_str("it is the Pod network of the whole cluster"),
             Self::TooLarge { usual } => write!(f, "it is larger than the ranges of other Nodes (/{usual})"),
             Self::Overlaps { cidr, node } => write!(f, "it overlaps {cidr} of Node {node}, which was created before"),
+            Self::SharedProviderId { node } => {
+                write!(f, "Node {node}, which was created before, has the same provider ID")
+            }
         }
     }
 }
@@ -74,9 +104,14 @@ impl RefusedCidrs {
         // The first one of two that overlap is kept. A Node without a time of creation is the newest.
         ranges.sort_by_key(|range| (range.node.created.is_none(), range.node.created, &range.node.name));
         let usual = usual_lengths(&ranges);
+        let older: HashMap<Box<str>, Box<str>> =
+            shared_ids(nodes).into_iter().map(|shared| (shared.node.name.clone(), shared.older)).collect();
+        let shared = |node: &Node| Some(CidrRefusal::SharedProviderId { node: older.get(&node.name)?.clone() });
         let (mut refused, mut accepted) = (HashMap::new(), Accepted::default());
         for range in &ranges {
-            let refusal = alone(range.net, cluster_cidrs, nodes.len(), &usual).or_else(|| accepted.overlap(*range));
+            let refusal = shared(range.node)
+                .or_else(|| alone(range.net, cluster_cidrs, nodes.len(), &usual))
+                .or_else(|| accepted.overlap(*range));
             match refusal {
                 Some(refusal) => {
                     refused.insert((range.node.name.clone(), Destination::Network(range.net)), refusal);
@@ -105,7 +140,8 @@ fn ranges_of(node: &Node) -> impl Iterator<Item = Range<'_>> {
 /// Returns the refusal that follows from a range without comparison with each other range.
 fn alone(net: IpNet, cluster_cidrs: &[IpNet], nodes: usize, usual: &BTreeMap<bool, u8>) -> Option<CidrRefusal> {
     let Some(cluster) = cluster_cidrs.iter().find(|range| range.contains(&net)) else {
-        return Some(CidrRefusal::Outside);
+        let enclosed = cluster_cidrs.iter().find(|range| net.contains(*range)).copied();
+        return Some(enclosed.map_or(CidrRefusal::Outside, |cluster| CidrRefusal::Encloses { cluster }));
     };
     if *cluster == net && nodes > 1 {
         return Some(CidrRefusal::WholeNetwork);
@@ -188,10 +224,10 @@ mod tests {
     #[test]
     fn range_that_would_take_the_traffic_of_others_is_refused() {
         for (cidr, expected) in [
-            ("0.0.0.0/0", "it is not inside --cluster-cidr"),
+            ("0.0.0.0/0", "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others"),
             ("192.168.0.0/24", "it is not inside --cluster-cidr"),
-            ("::/0", "it is not inside --cluster-cidr"),
-            ("10.244.0.0/15", "it is not inside --cluster-cidr"),
+            ("::/0", "it contains fd00::/48 of --cluster-cidr, and addresses of others"),
+            ("10.244.0.0/15", "it contains 10.244.0.0/16 of --cluster-cidr, and addresses of others"),
             ("10.244.0.0/16", "it is the Pod network of the whole cluster"),
             ("10.244.64.0/20", "it is larger than the ranges of other Nodes (/24)"),
             ("10.244.1.0/24", "it overlaps 10.244.1.0/24 of Node a, which was created before"),
@@ -210,6 +246,20 @@ mod tests {
             refusals(&nodes),
             ["aaa 10.244.1.0/24: it overlaps 10.244.1.0/24 of Node zzz, which was created before"]
         );
+    }
+
+    #[test]
+    fn younger_node_with_the_provider_id_of_another_gets_no_route() {
+        let with_id = |name: &str, age, cidr: &str| {
+            let node = node(name, age, &[cidr]);
+            Arc::new(Node { provider_id: "acme://1".into(), ..(*node).clone() })
+        };
+        let nodes = [with_id("young", 1, "10.244.2.0/24"), with_id("old", 9, "10.244.1.0/24")];
+        let expected = "young 10.244.2.0/24: Node old, which was created before, has the same provider ID";
+        assert_eq!(refusals(&nodes), [expected]);
+        let terminating = Arc::new(Node { terminating: true, ..(*nodes[1]).clone() });
+        assert_eq!(refusals(&[Arc::clone(&nodes[0]), terminating]), [expected], "its Pods may still run");
+        assert_eq!(refusals(&nodes[..1]), [""; 0]);
     }
 
     proptest::proptest! {

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
-use cloud_provider::{Error, Service};
+use cloud_provider::{Error, Service, visible};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -115,7 +115,7 @@ impl Condition {
             (FailureCause::Quota, false) => Reason::QuotaExceeded,
             (FailureCause::Invalid, false) => Reason::Invalid,
         };
-        let text: String = error.to_string().chars().take(LONGEST).collect();
+        let text: String = visible(&error.to_string()).chars().take(LONGEST).collect();
         let next = match (cause, retry) {
             (FailureCause::Passing | FailureCause::Waiting, Retry::BackOff) => {
                 format!("It is retried at growing intervals of up to {} minutes.", CAP.as_secs() / 60)

@@ -2,6 +2,7 @@
 
 use clap::{ArgAction, Args};
 use controllers::options::{RouteMode, RouteOptions};
+use controllers::route::cluster_cidr::parse;
 use ipnet::IpNet;
 use runtime::go_duration::GoDuration;
 
@@ -71,10 +72,22 @@ pub struct RouteConfiguration {
 
 /// Parses the networks of `--cluster-cidr` (FLAG-21).
 fn cluster_cidrs(text: &str) -> Result<Vec<IpNet>, String> {
-    controllers::route::cluster_cidr::parse(text).map_err(|error| {
+    parse(text).map_err(|_| {
+        let reason = why_unusable(text);
         format!(
-            "{error}: --cluster-cidr={text:?} is not usable for routes; set it to the range of the Pod network, or pass \
+            "--cluster-cidr={text:?} is not usable for routes: {reason}; set it to the range of the Pod network, or pass \
              --configure-cloud-routes=false if this cluster needs no routes in the cloud"
         )
     })
+}
+
+/// Returns the reason why `text` names no networks of a cluster.
+fn why_unusable(text: &str) -> String {
+    let is_wrong = |part: &&str| part.trim() != *part || parse(part).is_err();
+    match text.trim().split(',').find(is_wrong) {
+        Some("") => "a range is missing".to_owned(),
+        Some(part) if part.trim() != part => format!("{part:?} has a space"),
+        Some(part) => format!("{part:?} is not a range such as 10.244.0.0/16"),
+        None => "it must be one range, or one of IPv4 and one of IPv6".to_owned(),
+    }
 }

@@ -125,6 +125,7 @@ impl Subscriber for Logger {
         let mut line = String::with_capacity(256);
         match self.format {
             Format::Text => text::write(&mut line, &record, &now.to_zoned(TimeZone::system()), self.pid),
+            Format::Report => text::write_sentence(&mut line, &record),
             Format::Json => json::write(&mut line, &record, now),
         }
         self.shared.sink.write(record.severity, &line);

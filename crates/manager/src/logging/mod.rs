@@ -37,7 +37,6 @@ pub use self::fatal::fatal;
 pub use self::flag_dump::log_flags;
 pub use self::logger::{Handle, Logger};
 pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
-pub(crate) use self::quote::{is_visible, write_visibly};
 
 /// Starts the log of this process (APP-2) and logs panics. Later calls have no effect.
 ///
@@ -65,8 +64,12 @@ pub fn init(verbosity: u8) {
     start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
 }
 
-/// Starts the log of a subcommand that prints a report: without `-v`, only warnings and errors are logged.
+/// Starts the log of a subcommand that prints a report: without `-v`, only warnings and errors are
+/// logged, as sentences.
 pub(crate) fn init_for_report(verbosity: u8) {
-    let verbosity = if verbosity == 0 { filter::WARNINGS_ONLY } else { verbosity.into() };
-    start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
+    let (verbosity, format) = match verbosity {
+        0 => (filter::WARNINGS_ONLY, Format::Report),
+        _ => (verbosity.into(), Format::Text),
+    };
+    start(&LoggingOptions { verbosity, format, ..LoggingOptions::default() });
 }

@@ -39,7 +39,7 @@ impl LoggingOptions {
     /// Returns the streams of the chosen format.
     pub(super) fn streams(&self) -> Streams {
         match self.format {
-            Format::Text => self.text,
+            Format::Text | Format::Report => self.text,
             Format::Json => self.json,
         }
     }
@@ -53,6 +53,8 @@ pub enum Format {
     Text,
     /// JSON with one object on each line.
     Json,
+    /// Sentences beside the output of a subcommand: `Warning: message (key=value)`. No flag chooses this format.
+    Report,
 }
 
 impl Format {
@@ -62,6 +64,7 @@ impl Format {
         match self {
             Self::Text => "text",
             Self::Json => "json",
+            Self::Report => "report",
         }
     }
 }

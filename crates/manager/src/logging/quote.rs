@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use cloud_provider::write_visibly;
+
 /// Quotes the text on one line, with all invisible characters escaped.
 pub(super) fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
@@ -22,29 +24,6 @@ impl fmt::Display for Quoted<'_> {
         }
         f.write_char('"')
     }
-}
-
-/// Writes a character, or its escape if the character is invisible.
-pub(crate) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
-    match c {
-        '\u{7}' => f.write_str("\\a"),
-        '\u{8}' => f.write_str("\\b"),
-        '\u{c}' => f.write_str("\\f"),
-        '\n' => f.write_str("\\n"),
-        '\r' => f.write_str("\\r"),
-        '\t' => f.write_str("\\t"),
-        '\u{b}' => f.write_str("\\v"),
-        c if is_visible(c) => f.write_char(c),
-        c if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c)),
-        c if u32::from(c) <= 0xffff => write!(f, "\\u{:04x}", u32::from(c)),
-        c => write!(f, "\\U{:08x}", u32::from(c)),
-    }
-}
-
-/// Returns `true` if the character is a space, or leaves a mark and changes nothing else.
-pub(crate) fn is_visible(c: char) -> bool {
-    // The standard library escapes only unprintable characters, except quotation marks, as a code point.
-    c == '\'' || c == ' ' || (!c.is_whitespace() && !c.is_control() && !c.escape_debug().to_string().starts_with("\\u"))
 }
 
 #[cfg(test)]

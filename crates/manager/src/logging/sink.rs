@@ -31,7 +31,7 @@ impl Sink {
             (false, _) => Severity::Info,
             // Warnings are informational in JSON, which has no severities.
             (true, Format::Json) => Severity::Error,
-            (true, Format::Text) => Severity::Warning,
+            (true, Format::Text | Format::Report) => Severity::Warning,
         };
         let capacity = if streams.split { streams.info_buffer_size } else { 0 };
         Self(Mutex::new(Inner { info, errors, buffer: Vec::new(), capacity, split_at }))

@@ -345,3 +345,15 @@ proptest! {
         prop_assert!(!structured || read["key"] == key.as_str());
     }
 }
+
+#[test]
+fn log_beside_a_report_is_a_sentence_on_one_line() {
+    let options = LoggingOptions { format: Format::Report, verbosity: -1, ..LoggingOptions::default() };
+    let (_, errors) = heard(&options, |_| {
+        tracing::info!(target: "manager", "not logged");
+        tracing::warn!(target: "manager", path = "/etc/token", "every user may write the file");
+        tracing::error!(target: "manager", "two\nlines \u{1b}[2J");
+    });
+    let expected = "Warning: every user may write the file (path=\"/etc/token\")\nError: two\\nlines \\x1b[2J\n";
+    assert_eq!(errors.text(), expected);
+}

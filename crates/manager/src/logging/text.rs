@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use cloud_provider::{visible, write_visibly};
 use jiff::Zoned;
 
-use super::quote::{quoted, write_visibly};
+use super::quote::quoted;
 use super::record::{Record, Severity, Value};
 
 /// Appends the record and a line break. A record with fields or a component is structured: its message is quoted.
@@ -29,6 +30,24 @@ pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
         }
     }
     to.push('\n');
+}
+
+/// Appends the record as one line for a person who reads the output of a subcommand: no time, no source.
+pub(super) fn write_sentence(to: &mut String, record: &Record) {
+    to.push_str(match record.severity {
+        Severity::Info => "Note: ",
+        Severity::Warning => "Warning: ",
+        Severity::Error | Severity::Fatal => "Error: ",
+    });
+    to.push_str(&visible(&record.message));
+    for (index, (name, value)) in record.fields.iter().enumerate() {
+        _ = write!(to, "{}{name}=", if index == 0 { " (" } else { ", " });
+        match value {
+            Value::Text(text) => _ = write!(to, "{}", quoted(text)),
+            Value::Bare(text) | Value::Quoted(text) => to.push_str(text),
+        }
+    }
+    to.push_str(if record.fields.is_empty() { "\n" } else { ")\n" });
 }
 
 fn write_header(to: &mut String, record: &Record, now: &Zoned, pid: u32) {

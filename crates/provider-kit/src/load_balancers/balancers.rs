@@ -18,7 +18,7 @@ use super::model::{ObservedLoadBalancer, Shared};
 use super::ownership::{Identity, Others, OwnershipResult, living};
 use super::plan::steps;
 use super::run::Run;
-use super::surplus::Warned;
+use super::surplus::{Warned, stays};
 use super::sync_goal::{SyncGoal, operations};
 
 /// The load balancers of a cloud: implements `get`, `ensure`, `update_targets`, `delete` and `plan` on top of a
@@ -81,7 +81,7 @@ impl LoadBalancerEngine {
         Ok(identity)
     }
 
-    fn decide_ownership(&self, found: Found, identity: &Identity<'_>) -> OwnershipResult {
+    pub(super) fn decide_ownership(&self, found: Found, identity: &Identity<'_>) -> OwnershipResult {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
@@ -304,8 +304,10 @@ impl LoadBalancers for LoadBalancerEngine {
         }
         let changes = operations(Some(&wanted), actual.map(|actual| &**actual), &identity, SyncGoal::Ensured)?;
         plan.steps.extend(steps(&changes, name).steps);
-        let (superseded, _) = result.sorted_surplus(self.cloud(), Some(&wanted), &identity, result.is_moving_now());
+        let is_moving_now = result.is_moving_now();
+        let (superseded, twins) = result.sorted_surplus(self.cloud(), Some(&wanted), &identity, is_moving_now);
         plan.steps.extend(removal(&superseded, &identity)?.steps);
+        plan.notes.extend(twins.iter().zip(actual.into_iter().cycle()).map(|(twin, kept)| stays(twin, kept)));
         Ok(plan)
     }
 

@@ -8,8 +8,11 @@ use cloud_provider::{
 };
 
 use super::balancers::LoadBalancerEngine;
-use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, State};
-use super::ownership::{Others, ownership};
+use super::cache::Found;
+use super::cloud::Scope;
+use super::model::{ObservedLoadBalancer, OwnerTags, ResourceGraph, ResourceKey, Shared, State};
+use super::ownership::{Identity, Others, ownership};
+use super::surplus::stays;
 
 impl LoadBalancerEngine {
     /// Reads every load balancer that carries the Service's owner tags or name, and tells who owns it.
@@ -23,9 +26,14 @@ impl LoadBalancerEngine {
             is_shared: &|actual| cloud.lock(actual).is_some(),
             adopts: &|actual| cloud.adopts(actual, &identity),
         };
+        let actuals = found.actuals.clone();
+        let twins = self.twins(Found { actuals, is_certain: found.is_certain }, request, &identity).await;
         let mut descriptions = Vec::new();
         for actual in found.actuals.iter().filter(|actual| !actual.id.is_empty()) {
-            let ownership = ownership(actual, &identity, &others);
+            let ownership = match twins.iter().find(|(twin, _)| twin.id == actual.id) {
+                Some((_, text)) => Ownership::Twin(text.clone()),
+                None => ownership(actual, &identity, &others),
+            };
             let health = match ownership {
                 Ownership::Foreign(_) => Ok(None),
                 _ => cloud.target_health(actual).await,
@@ -35,6 +43,30 @@ impl LoadBalancerEngine {
             descriptions.push(description(actual, ownership, targets, error));
         }
         Ok(descriptions)
+    }
+
+    /// Returns the load balancers that carry the Service's owner tags and stay, with the sentence that says so.
+    async fn twins(
+        &self,
+        found: Found,
+        request: &LoadBalancerRequest<'_>,
+        identity: &Identity<'_>,
+    ) -> Vec<(Shared, String)> {
+        let mut result = self.decide_ownership(found, identity);
+        if result.ours.len() < 2 {
+            return Vec::new();
+        }
+        // A Service with a mistake has twins, too.
+        let desired = self.cloud().desired(request, identity, Scope::Everything).await.ok();
+        if let Some(desired) = &desired
+            && result.replace(self.cloud(), desired, identity).is_err()
+        {
+            return Vec::new();
+        }
+        let Ok(Some(kept)) = result.for_changes().map(Option::<&Shared>::cloned) else { return Vec::new() };
+        let is_moving_now = result.is_moving_now();
+        let (_, twins) = result.sorted_surplus(self.cloud(), desired.as_ref(), identity, is_moving_now);
+        twins.into_iter().map(|twin| (Arc::clone(&twin), stays(&twin, &kept))).collect()
     }
 }
 

@@ -215,7 +215,7 @@ pub fn plan_removal(actual: &ResourceGraph, shared: bool) -> Vec<Operation> {
 /// Returns the operations as steps for people; `name` is the load balancer's.
 #[must_use]
 pub fn steps(operations: &[Operation], name: &str) -> Plan {
-    Plan { steps: operations.iter().map(|operation| operation.step(name)).collect() }
+    Plan { steps: operations.iter().map(|operation| operation.step(name)).collect(), ..Plan::default() }
 }
 
 impl Operation {

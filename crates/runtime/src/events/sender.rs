@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::excerpt;
+use cloud_provider::{excerpt, visible};
 use futures::future::{join, join_all};
 use kube::Client;
 use parking_lot::Mutex;
@@ -53,14 +53,15 @@ impl std::fmt::Debug for EventRecorder {
 }
 
 impl EventRecorder {
-    /// Records an event on an object. Returns `false` if the queue is full; the event is then dropped and logged.
+    /// Records an event on an object, with invisible characters of the message escaped: its parts come from annotations
+    /// and clouds, and clients print events to terminals. Returns `false` if the queue is full; the event is then dropped and logged.
     pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) -> bool {
         let event = RecordedEvent {
             component: self.component.to_string(),
             regarding: regarding.clone(),
             type_,
             reason: reason.to_owned(),
-            message: excerpt(message.into()),
+            message: excerpt(visible(&message.into()).into_owned()),
             time: self.clock.now(),
         };
         tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");

@@ -296,3 +296,11 @@ fn a_test_can_keep_events_in_memory() {
     assert_eq!(events.lock().len(), 2, "nothing is merged");
     assert_eq!(events.lock()[0].regarding.to_string(), "Node n");
 }
+
+#[test]
+fn message_of_an_event_controls_no_terminal() {
+    let (recorder, events) = EventRecorder::to_memory("c", clock());
+    note(&recorder, "n", "annotation subnets: \"a\u{1b}[2J\u{7}\nNormal  Synced\u{202e}\" is no subnet");
+    let expected = r#"annotation subnets: "a\x1b[2J\a\nNormal  Synced\u202e" is no subnet"#;
+    assert_eq!(events.lock()[0].message, expected);
+}

@@ -64,6 +64,14 @@ fn token_file_goes_before_the_variable() {
 }
 
 #[test]
+fn token_file_that_is_no_regular_file_is_named_in_the_error() {
+    let text = mistakes(&[("LINODE_API_TOKEN", ""), ("LINODE_API_TOKEN_FILE", "/dev")]);
+    let expected = "LINODE_API_TOKEN or LINODE_API_TOKEN_FILE is required: an API token (LINODE_API_TOKEN_FILE: cannot \
+                    read the token file /dev: it is a directory, and not a regular file)";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
 fn reference_page_has_the_tables_of_the_declarations() {
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers/linode.md");
     let page = std::fs::read_to_string(PAGE).unwrap();

@@ -125,6 +125,7 @@ fn uninitialized_or_foreign_node_waits_for_its_routes() {
         }
     }
     let with = |provider_id: &str, tainted: bool| Node {
+        addresses: [internal("10.0.0.1")].into(),
         provider_id: provider_id.into(),
         taints: tainted.then(|| Taint::new(TAINT_UNINITIALIZED, "NoSchedule")).into_iter().collect(),
         ..Node::default()
@@ -137,6 +138,8 @@ fn uninitialized_or_foreign_node_waits_for_its_routes() {
         ("other://1", false, true),
     ] {
         assert_eq!(waits(&Acme, &with(provider_id, tainted)), expected, "{provider_id} {tainted}");
+        let without_address = Node { addresses: [].into(), ..with(provider_id, tainted) };
+        assert!(waits(&Acme, &without_address), "{provider_id} {tainted}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, Environment, Fence, Registry, Setup};
+use cloud_provider::{CloudProvider, Environment, Fence, Registry, Setup, visible};
 
 use super::documents::{self, Document, Object};
 use super::input::{self, Input};
@@ -41,7 +41,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         if check.output == Output::Json {
             return print_json(&report.json(), report.exit_code().into());
         }
-        report.errors.iter().for_each(|error| print_error(error));
+        report.errors.iter().for_each(|error| print_error(&visible(error)));
         print(&report.text(), report.exit_code().into())
     })
 }

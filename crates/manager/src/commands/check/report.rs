@@ -1,9 +1,9 @@
 //! The report of `check`, as text and as JSON, and its exit code.
 
-use std::fmt::Write as _;
-
 use cloud_provider::counted;
 use serde_json::{Value, json};
+
+use crate::output::Lines;
 
 /// Version of the JSON form.
 const JSON_VERSION: u32 = 1;
@@ -72,20 +72,18 @@ impl Report {
 
     /// Returns one line for each finding in the format of compilers, and a summary.
     pub(super) fn text(&self) -> String {
-        let mut out = String::new();
+        let mut out = Lines::default();
         for Finding { file, line, service, severity, text, .. } in &self.findings {
-            // Writing to a string cannot fail.
-            _ = writeln!(out, "{file}:{line}: {}: Service {service}: {text}", severity.as_str());
+            out.line(format_args!("{file}:{line}: {}: Service {service}: {text}", severity.as_str()));
         }
-        _ = writeln!(
-            out,
+        out.line(format_args!(
             "{} checked: {}, {}; {} skipped",
             counted(self.services, "Service"),
             counted(self.count(Severity::Error), "error"),
             counted(self.count(Severity::Warning), "warning"),
             counted(self.skipped, "other object"),
-        );
-        out
+        ));
+        out.into_text()
     }
 
     pub(super) fn json(&self) -> Value {

@@ -8,7 +8,7 @@ use cloud_provider::{Environment, Fence, Finding, Registry, Setup};
 use runtime::clock::SystemClock;
 
 use super::report::{Lines, summary};
-use super::{ElectedBy, Report, Subject, SystemNames, examine, json};
+use super::{ElectedBy, Report, Subject, SystemNames, examine, files, json};
 use crate::controller_set::Settings;
 use crate::diagnosis::Situation;
 use crate::election::migration;
@@ -103,6 +103,13 @@ async fn run(
         clock: &SystemClock,
     };
     let mut report = examine(&subject, told).await;
+    let given =
+        [&flags.cloud.cloud_config, &flags.misc.kubeconfig].map(|path| path.to_path_buf()).into_iter().flatten();
+    let provider = subject.provider.as_ref().ok().map(|provider| &**provider);
+    for finding in files::check(&files::of(given, provider, &Environment::of_process())) {
+        told(&finding);
+        report.findings.push(finding);
+    }
     if let Err(failure) = migration {
         let remedy = "correct the file that --leader-migration-config names";
         let finding = Finding::failure("leader migration", failure.to_string(), remedy);

@@ -13,6 +13,7 @@ mod cloud;
 mod command;
 mod dns;
 mod examination;
+mod files;
 mod lease;
 mod nodes;
 mod orphans;

@@ -65,23 +65,26 @@ pub(super) async fn check(
     }
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
     if findings.is_empty() {
-        report.add(Finding::ok("nodes", all_well(nodes.len(), count - nodes.len())));
+        let waiting = nodes.iter().filter(|node| node.is_uninitialized()).count();
+        report.add(Finding::ok("nodes", all_well(nodes.len(), waiting, count - nodes.len())));
     }
     add_some(findings, "Node", report);
 }
 
-/// Returns the text about Nodes that have no problem: `own` are this provider's, and `others` are left alone.
-fn all_well(own: usize, others: usize) -> String {
-    let others_are = |others: String| format!("{others} belong to another provider, or are being deleted");
-    match (own, others) {
-        (0, 0) => "the cluster has no Nodes".to_owned(),
-        (own, 0) => format!("{own} of {own} have a machine and are initialised"),
-        (0, others) => others_are(format!("{others} of {others}")),
-        (own, others) => {
-            let all = own + others;
-            format!("{own} of {all} have a machine and are initialised; {}", others_are(format!("the other {others}")))
-        }
-    }
+/// Returns the text about Nodes that have no problem: `own` are this provider's, of which `waiting` are not initialized
+/// yet, and `others` are left alone.
+fn all_well(own: usize, waiting: usize, others: usize) -> String {
+    let all = own + others;
+    let initialized = own - waiting;
+    let parts = [
+        (own > 0).then(|| format!("{initialized} of {all} have a machine and are initialised")),
+        (waiting > 0).then(|| {
+            format!("{waiting} of {all} have a machine and are not initialised yet (taint {TAINT_UNINITIALIZED})")
+        }),
+        (others > 0).then(|| format!("{others} of {all} belong to another provider, or are being deleted")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "the cluster has no Nodes".to_owned() } else { parts.join("; ") }
 }
 
 /// Returns one finding for all Nodes without a provider ID that no controller initializes (P-8).
@@ -256,18 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_another_provider_are_counted_once() {
+    fn nodes_are_counted_once_by_what_becomes_of_them() {
         let table = [
-            ((0, 0), "the cluster has no Nodes"),
-            ((5, 0), "5 of 5 have a machine and are initialised"),
-            ((0, 5), "5 of 5 belong to another provider, or are being deleted"),
+            ((0, 0, 0), "the cluster has no Nodes"),
+            ((5, 0, 0), "5 of 5 have a machine and are initialised"),
+            ((0, 0, 5), "5 of 5 belong to another provider, or are being deleted"),
             (
-                (3, 2),
-                "3 of 5 have a machine and are initialised; the other 2 belong to another provider, or are being deleted",
+                (3, 0, 2),
+                "3 of 5 have a machine and are initialised; 2 of 5 belong to another provider, or are being deleted",
+            ),
+            (
+                (2, 2, 0),
+                "0 of 2 have a machine and are initialised; 2 of 2 have a machine and are not initialised yet (taint \
+                 node.cloudprovider.kubernetes.io/uninitialized)",
             ),
         ];
-        for ((own, others), expected) in table {
-            assert_eq!(all_well(own, others), expected);
+        for ((own, waiting, others), expected) in table {
+            assert_eq!(all_well(own, waiting, others), expected);
         }
     }
 

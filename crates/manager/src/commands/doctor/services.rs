@@ -16,7 +16,7 @@ use super::Subject;
 use super::nodes::add_some;
 use super::report::Findings;
 use crate::commands::list;
-use crate::commands::plan::without_balancer;
+use crate::commands::plan::irregular_balancers;
 use crate::commands::seconds;
 use crate::controller_set::SharedCaches;
 
@@ -45,7 +45,7 @@ pub(super) async fn check(
             let ours = services.iter().filter(|service| Operation::at_start(service, options).is_some()).count();
             let mut findings: Vec<_> = services.iter().filter_map(|service| judge(service, options, now)).collect();
             if !has_failed {
-                findings.extend(missing(subject, &**provider, client, cluster, services).await);
+                findings.extend(irregular(subject, &**provider, client, cluster, services).await);
             }
             if findings.is_empty() {
                 report.add(Finding::ok("services", format!("{ours} with a load balancer, none waits for long")));
@@ -55,8 +55,9 @@ pub(super) async fn check(
     }
 }
 
-/// Returns the findings for Services that show an address and have no load balancer in the cloud.
-async fn missing(
+/// Returns the findings for Services that show an address, and have no load balancer in the cloud or have another one
+/// besides.
+async fn irregular(
     subject: &Subject<'_>,
     provider: &dyn CloudProvider,
     client: &Client,
@@ -71,9 +72,12 @@ async fn missing(
     provider.set_caches(Arc::new(caches.clone()));
     let (nodes, services) = (caches.nodes.list(), caches.services.list());
     let deadline = subject.timeout * REQUESTS;
-    let read = without_balancer(subject.settings, provider, cluster, &nodes, &services);
+    let read = irregular_balancers(subject.settings, provider, cluster, &nodes, &services);
     match tokio::time::timeout(deadline, read).await {
-        Ok(Ok(missing)) => missing.iter().map(|service| is_missing(service)).collect(),
+        Ok(Ok(irregular)) => {
+            let missing = irregular.missing.iter().map(|service| is_missing(service));
+            missing.chain(irregular.notes.iter().map(|(service, note)| noted(service, note))).collect()
+        }
         Ok(Err(error)) => {
             let text = format!("the load balancers of the Services could not be read: {error}");
             vec![Finding::warning("services", text, "see the cloud's findings above")]
@@ -93,6 +97,10 @@ fn is_missing(service: &Service) -> Finding {
     let remedy = "the manager creates it again with the next sync of the Service; to have that at once, change an annotation \
                   or restart the manager; the address may be another one";
     Finding::warning("services", text, remedy)
+}
+
+fn noted(service: &Service, note: &str) -> Finding {
+    Finding::warning("services", format!("{}: {note}", name(service)), "`explain` shows both load balancers")
 }
 
 fn name(service: &Service) -> String {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -15,6 +16,30 @@ use crate::commands::seconds;
 
 /// Maximum number of events that are read.
 const EVENTS: u32 = 500;
+
+/// An object that exists in the API.
+pub(super) struct Existing {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) created: Option<Timestamp>,
+}
+
+impl Existing {
+    /// Returns `true` if an event about an object of this name is about this object. The kubelet writes the name of its
+    /// Node as the UID, so the time decides about its events.
+    fn is_meant_by(&self, event: &Event) -> bool {
+        match event.involved_object.uid.as_deref() {
+            None | Some("") => self.is_later(event),
+            Some(uid) if uid == self.name => self.is_later(event),
+            Some(uid) => uid == self.uid,
+        }
+    }
+
+    fn is_later(&self, event: &Event) -> bool {
+        let last = EventFact::from(event.clone()).last;
+        last.zip(self.created).is_none_or(|(last, created)| last >= created)
+    }
+}
 
 impl Reader<'_> {
     /// Returns the leader, according to the lease.
@@ -39,15 +64,17 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the events about an object, the newest first. Events about Nodes are in namespace `default`.
-    pub(super) async fn events(&self, subject: &Subject) -> Result<Vec<EventFact>, String> {
+    /// Returns the events about an object, the newest first. Events about Nodes are in namespace `default`. Events about
+    /// an earlier object of the same name are left out, unless the object does not exist now.
+    pub(super) async fn events(&self, subject: &Subject, now: Option<&Existing>) -> Result<Vec<EventFact>, String> {
         let namespace = Some(subject.namespace()).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let (kind, name) = (subject.kind(), subject.name());
         let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
         match events.list(&ListParams::default().fields(&selector).limit(EVENTS)).await {
             Ok(found) => {
-                let mut found: Vec<EventFact> = found.items.into_iter().map(EventFact::from).collect();
+                let about = found.items.into_iter().filter(|event| now.is_none_or(|it| it.is_meant_by(event)));
+                let mut found: Vec<EventFact> = about.map(EventFact::from).collect();
                 found.sort_by_key(|event| std::cmp::Reverse(event.last));
                 Ok(found)
             }
@@ -66,5 +93,34 @@ impl Reader<'_> {
         let object =
             nodes.get(name).await.map_err(|error| format!("cannot read Node {name}: {}", api_error(&error)))?;
         serde_json::to_value(object).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_of_an_earlier_node_of_the_name_are_left_out() {
+        let created = "2026-01-02T00:00:00Z".parse().ok();
+        let node = Existing { name: "worker-1".into(), uid: "new".into(), created };
+        for (uid, day, expected) in [
+            ("new", 2, true),
+            ("new", 1, true),
+            ("old", 3, false),
+            ("worker-1", 3, true),
+            ("worker-1", 1, false),
+            ("", 3, true),
+            ("", 1, false),
+        ] {
+            let event = json!({
+                "metadata": {"name": "e"},
+                "involvedObject": {"kind": "Node", "name": "worker-1", "uid": uid},
+                "lastTimestamp": format!("2026-01-0{day}T00:00:00Z"),
+            });
+            assert_eq!(node.is_meant_by(&serde_json::from_value(event).unwrap()), expected, "{uid:?} {day}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Cluster, Fence, NoEvents, Registry};
+use cloud_provider::{CloudProvider, Cluster, Fence, NoEvents, Registry, visible};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
@@ -63,7 +63,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
 fn failed(subject: &Subject, output: Output, error: &str) -> ExitCode {
     let code = Outcome::Incomplete;
     if output == Output::Text {
-        return wrong(error);
+        return wrong(&visible(error));
     }
     let value = json!({
         "version": JSON_VERSION, "kind": subject.kind(), "namespace": subject.namespace(), "name": subject.name(),

@@ -28,6 +28,10 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
     if !it.offers && facts.cloud_error.is_none() {
         causes.note(State::CapabilityMissing, "");
     }
+    if let (true, Machine::Gone(reason)) = (it.is_unidentified, &it.machine) {
+        causes.note(State::NotManaged, reason.clone());
+        return causes.finish(facts);
+    }
     if it.is_unidentified {
         reported(facts, &[EventReason::NoProviderId], &mut causes);
         causes.add(Cause::new(State::NoProviderId, "").since(node.created));
@@ -158,7 +162,7 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     }
     if node.pod_cidrs.is_empty() {
         causes.note(State::NoPodCidr, "");
-    } else if node.is_uninitialized() && node.provider_id().is_none() {
+    } else if node.addresses.is_empty() || (node.is_uninitialized() && node.provider_id().is_none()) {
         causes.note(State::RouteWaits, "");
     }
     let since = condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE);

@@ -1,9 +1,8 @@
 //! The output of `explain`, as text and as JSON.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use cloud_provider::{LoadBalancerDescription, Ownership, TargetDescription};
+use cloud_provider::{LoadBalancerDescription, Ownership, TargetDescription, visible};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +11,7 @@ use super::report::{Explanation, is_same_error};
 use super::rows::Row;
 use crate::commands::plan::Step;
 use crate::commands::seconds;
+use crate::output::Lines;
 
 /// Width of a line in columns. Longer words are on a line of their own.
 const WIDTH: usize = 80;
@@ -69,7 +69,7 @@ pub fn text(it: &Explanation) -> String {
         page.title("Could not be read");
         page.list(&unread, "");
     }
-    page.0
+    page.0.into_text()
 }
 
 fn provider(it: &Explanation) -> String {
@@ -84,6 +84,11 @@ fn why(it: &Explanation, page: &mut Page) {
     page.title("Why");
     if !it.exists {
         page.line(2, &format!("There is no {} in the API.", it.subject));
+        match it.similar.as_slice() {
+            [] => {}
+            [name] => page.line(4, &format!("The closest name is {name}.")),
+            names => page.line(4, &format!("The closest names are {}.", names.join(", "))),
+        }
     }
     if it.causes.is_empty() && it.exists && it.errors.is_empty() {
         page.line(2, "Nothing waits, and nothing is held.");
@@ -122,6 +127,7 @@ fn describe(balancer: &LoadBalancerDescription, page: &mut Page) {
         balancer;
     let whose = match ownership {
         Ownership::Own => "this Service's own",
+        Ownership::Twin(_) => "has this Service's owner tags, is not used and stays",
         Ownership::Free => "nobody's, taken over by the next sync",
         Ownership::Foreign(_) => "another owner's",
     };
@@ -223,12 +229,11 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 
 /// A builder of lines that are at most [`WIDTH`] columns wide where possible.
 #[derive(Default)]
-struct Page(String);
+struct Page(Lines);
 
 impl Page {
     fn raw(&mut self, line: &str) {
-        // Writing to a String never fails.
-        _ = writeln!(self.0, "{}", line.trim_end());
+        self.0.line(format_args!("{line}"));
     }
 
     fn title(&mut self, title: &str) {
@@ -248,11 +253,11 @@ impl Page {
     }
 
     /// Writes words after `prefix`, and continues below the first word where they do not fit. Line breaks in `text`
-    /// count as spaces.
+    /// count as spaces. Other characters that are not visible are escaped before the words are measured.
     fn hanging(&mut self, prefix: &str, text: &str) {
         let indent = prefix.chars().count();
         let (mut line, mut used) = (prefix.to_owned(), indent);
-        for word in text.split_whitespace() {
+        for word in text.split_whitespace().map(visible) {
             let length = word.chars().count();
             let is_first = used == indent;
             if !is_first && used + 1 + length > WIDTH {
@@ -262,7 +267,7 @@ impl Page {
                 line.push(' ');
                 used += 1;
             }
-            line.push_str(word);
+            line.push_str(&word);
             used += length;
         }
         self.raw(&line);
@@ -275,6 +280,7 @@ impl Page {
 /// {
 ///   "version": 1,
 ///   "kind": "Node" or "Service", "namespace": "" or a name, "name": "web", "exists": true,
+///   "similar": ["…"],                  names of others, if the object does not exist
 ///   "provider": "simulated",
 ///   "cluster": {"name": "kubernetes", "id": "4f2c…" or null},
 ///   "causes": [{                       causes that make the object wait come first
@@ -285,7 +291,7 @@ impl Page {
 ///   }],
 ///   "kubernetes": {"Type": ["LoadBalancer"], …}, "cloud": {"Machine": ["…"], …},
 ///   "loadBalancers": [{
-///     "id", "name", "ownership": "own", "free" or "foreign", "state",
+///     "id", "name", "ownership": "own", "twin", "free" or "foreign", "state",
 ///     "ownerTags": {"…": "…"}, "addresses": ["…"], "listeners": ["443/TCP"],
 ///     "targets": [{"target", "node": name or null, "healthy": true, false or null, "detail"}], "healthError": null
 ///   }],
@@ -322,6 +328,7 @@ pub fn json(it: &Explanation) -> Value {
         "namespace": it.subject.namespace(),
         "name": it.subject.name(),
         "exists": it.exists,
+        "similar": it.similar,
         "provider": it.provider,
         "cluster": {"name": it.cluster.name, "id": it.cluster.id},
         "causes": it.causes.iter().map(cause).collect::<Vec<_>>(),
@@ -356,6 +363,7 @@ fn object(rows: &[Row]) -> Value {
 fn balancer(it: &LoadBalancerDescription) -> Value {
     let ownership = match &it.ownership {
         Ownership::Own => "own",
+        Ownership::Twin(_) => "twin",
         Ownership::Free => "free",
         Ownership::Foreign(_) => "foreign",
     };
@@ -390,9 +398,19 @@ mod tests {
         let mut page = Page::default();
         page.hanging("  Name:  ", &["word"; 20].join(" "));
         page.hanging("  ID:    ", &format!("a {} b", "x".repeat(90)));
-        let lines: Vec<&str> = page.0.lines().collect();
-        assert_eq!(lines.len(), 5, "{}", page.0);
-        assert!(lines[0].len() <= WIDTH && lines[1].starts_with("         word"), "{}", page.0);
+        let text = page.0.into_text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[0].len() <= WIDTH && lines[1].starts_with("         word"), "{text}");
         assert_eq!(lines[2], "  ID:    a");
+    }
+
+    #[test]
+    fn text_of_others_is_no_line_of_its_own() {
+        let mut page = Page::default();
+        page.raw("    TARGET\nWhy:\n  Nothing waits.");
+        page.hanging("  x\ny:  ", "a\nb \u{1b}[2J");
+        let text = page.0.into_text();
+        assert_eq!(text, "    TARGET\\nWhy:\\n  Nothing waits.\n  x\\ny:  a b \\x1b[2J\n");
     }
 }

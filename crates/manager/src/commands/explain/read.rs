@@ -14,10 +14,12 @@ use controllers::route::Destination;
 use controllers::service::Operation;
 use controllers::service::targets::{is_eligible, is_included, is_tainted_for_deletion};
 use controllers::service::wants::may_hold_leftovers;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use runtime::cache::Cache;
 
+use super::cluster::Existing;
 use super::facts::{Balancers, EventFact, Facts, Leader, Machine, NodeFacts, Runs, ServiceFacts};
 use super::report::{Explanation, LastError, is_same_error};
 use super::{Subject, node, rows, service};
@@ -67,7 +69,7 @@ pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanati
     let facts = Facts {
         leader: reader.leader().await,
         runs: reader.runs(),
-        events: reader.events(subject).await.unwrap_or_else(|error| {
+        events: reader.events(subject, existing(subject, &caches).as_ref()).await.unwrap_or_else(|error| {
             errors.push(error);
             Vec::new()
         }),
@@ -82,7 +84,33 @@ pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanati
         Subject::Node(name) => reader.node(subject, &caches, name, facts).await?,
     };
     explanation.errors.extend(errors);
+    if !explanation.exists {
+        explanation.similar = match subject {
+            Subject::Node(_) => subject.similar(caches.nodes.list().iter().map(|node| node.name.to_string())),
+            Subject::Service { .. } => {
+                let name =
+                    |metadata: &ObjectMeta| Some([metadata.namespace.clone()?, metadata.name.clone()?].join("/"));
+                subject.similar(caches.services.list().iter().filter_map(|service| name(&service.metadata)))
+            }
+        };
+    }
     Ok(explanation)
+}
+
+/// Returns the identity of the object in the API; `None` if the object does not exist.
+fn existing(subject: &Subject, caches: &SharedCaches) -> Option<Existing> {
+    let name = subject.name().to_owned();
+    match subject {
+        Subject::Node(_) => {
+            let node = caches.nodes.get(&name)?;
+            Some(Existing { uid: node.uid.to_string(), created: node.created, name })
+        }
+        Subject::Service { namespace, .. } => {
+            let metadata = &caches.services.get(&format!("{namespace}/{name}"))?.metadata;
+            let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+            Some(Existing { uid: metadata.uid.clone().unwrap_or_default(), created, name })
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -107,6 +135,7 @@ impl Reader<'_> {
             cluster: self.cluster.clone(),
             now: self.now,
             exists: true,
+            similar: Vec::new(),
             causes: Vec::new(),
             kubernetes: Vec::new(),
             cloud: Vec::new(),

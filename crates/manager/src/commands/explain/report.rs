@@ -23,6 +23,8 @@ pub struct Explanation {
     pub now: Timestamp,
     /// If set, the object exists in the API.
     pub exists: bool,
+    /// Names of other objects of the kind, the most similar first, if the object does not exist.
+    pub similar: Vec<String>,
     /// Causes; those that make the object wait come first.
     pub causes: Vec<Cause>,
     /// The object in Kubernetes, as rows.

@@ -182,7 +182,7 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
     if let Balancers::Described(all) = &it.balancers {
         claims.extend(all.iter().filter_map(|balancer| match &balancer.ownership {
             Ownership::Foreign(whose) => Some(whose.clone()),
-            Ownership::Own | Ownership::Free => None,
+            Ownership::Own | Ownership::Twin(_) | Ownership::Free => None,
         }));
     }
     if let (Some(class), None) = (

@@ -145,6 +145,10 @@ states! {
                           target of load balancers.",
         "Start its kubelet with --cloud-provider=external, delete the Node and restart the kubelet, which registers it again; or \
          start the manager with --adopt-nodes.";
+    NotManaged, Informs, "The manager does not manage the Node: it has neither a provider ID nor the uninitialized taint, and the \
+                          cloud has no machine of its name.",
+        "Leave it if it is no machine of this cloud. Otherwise give the machine the Node's name, start its kubelet with \
+         --cloud-provider=external, delete the Node and restart the kubelet, which registers it again with the taint.";
     AllNodesForeign, Waits, "All Nodes of the cluster have the provider ID of another cloud, so the manager leaves all of them alone.",
         "Look for what set them: k3s runs a cloud controller of its own unless its servers have --disable-cloud-controller (RKE2: \
          disable-cloud-controller: true), another cloud controller manager may run, or the kubelets have --provider-id. Stop it, \
@@ -183,7 +187,7 @@ states! {
         "Wait for its route or network plug-in; --exclude-nodes-without-network asks for this.";
     NoPodCidr, Waits, "The Node has no Pod CIDR, so it gets no route.",
         "See that kube-controller-manager allocates Pod CIDRs (--allocate-node-cidrs).";
-    RouteWaits, Waits, "The route of the Node waits until the Node is initialised.",
+    RouteWaits, Waits, "The route of the Node waits until the Node is initialised and has an address.",
         "See why the Node is not initialised.";
     RouteMissing, Waits, "A route to the Node's Pods is missing in the cloud.",
         "Routes are retried with growing pauses of at most 5 minutes. If it lasts, remove the cause that the error names.";
@@ -196,7 +200,7 @@ states! {
     PodCidrOutside, Informs, "A Pod CIDR of the Node lies outside --cluster-cidr: it gets no route.",
         "Correct --cluster-cidr.";
     PodCidrRefused, Informs, "A Pod CIDR of the Node gets no route, because it would take traffic from others.",
-        "Delete the Node, so that it is registered again with a range of its own.";
+        "Remove the cause that the message names; a Pod CIDR changes only when the Node is registered again.";
     RoutesUnknown, Waits, "The cloud's routes cannot be listed, or the list is not trusted, so no route is changed.",
         "Remove the cause that the error names.";
     NetworkUnavailable, Waits, "Another component reports the Node's network as unavailable.",

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Maximum number of similar names.
+const SIMILAR: usize = 3;
+
 /// A Node or a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -50,6 +53,22 @@ impl Subject {
             }
             other => Err(format!("{other:?} cannot be explained; {accepted}")),
         }
+    }
+
+    /// Returns those of `names`, the names of all objects of this kind, that are most similar to this one's: first those
+    /// of the same name in another namespace.
+    pub(super) fn similar(&self, names: impl Iterator<Item = String>) -> Vec<String> {
+        let own = match self {
+            Self::Node(name) => name.clone(),
+            Self::Service { namespace, name } => format!("{namespace}/{name}"),
+        };
+        let likeness = |name: &str| match name.rsplit('/').next() == own.rsplit('/').next() {
+            true => 1.0,
+            false => strsim::jaro_winkler(name, &own),
+        };
+        let mut names: Vec<(f64, String)> = names.map(|name| (likeness(&name), name)).collect();
+        names.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
+        names.into_iter().take(SIMILAR).map(|(_, name)| name).collect()
     }
 
     /// Returns the kind of the object.
@@ -106,6 +125,16 @@ mod tests {
             let subject = Subject::parse(Some(kind), name, namespace).unwrap();
             assert_eq!(subject.to_string(), expected);
         }
+    }
+
+    #[test]
+    fn similar_names_are_those_that_a_person_may_have_meant() {
+        let similar = |subject: Subject, names: &[&str]| subject.similar(names.iter().map(|name| (*name).to_owned()));
+        let nodes = ["db-7", "worker-2", "worker-1", "worker-12", "control-1"];
+        assert_eq!(similar(Subject::Node("worker1".into()), &nodes), ["worker-1", "worker-12", "worker-2"]);
+        assert_eq!(similar(Subject::Node("nope".into()), &[]), [""; 0]);
+        let web = Subject::Service { namespace: "default".into(), name: "web".into() };
+        assert_eq!(similar(web, &["default/api", "shop/web"])[0], "shop/web");
     }
 
     #[test]

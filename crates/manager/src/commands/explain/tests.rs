@@ -67,7 +67,7 @@ impl Situation {
             node: json!({
                 "metadata": {"name": "worker-1", "uid": "n1", "creationTimestamp": THEN, "labels": {}},
                 "spec": {"providerID": "acme://1", "podCIDRs": ["10.244.1.0/24"], "taints": []},
-                "status": {"conditions": [
+                "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "conditions": [
                     {"type": "Ready", "status": "True", "lastTransitionTime": THEN},
                     {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "lastTransitionTime": THEN},
                 ]},
@@ -259,6 +259,7 @@ fn explained(state: State) -> Vec<Cause> {
             well().unidentified().with(|it| it.nodes.machine = several).node()
         }
         State::NoProviderId => well().with(|it| it.nodes.is_unidentified = true).node(),
+        State::NotManaged => well().lost().with(|it| it.nodes.is_unidentified = true).node(),
         State::AllNodesForeign => {
             let foreign = |it: &mut Situation| (it.nodes.is_ours, it.nodes.all_foreign) = (false, true);
             well().with(foreign).node()
@@ -298,6 +299,13 @@ fn explained(state: State) -> Vec<Cause> {
 
 fn states(causes: &[Cause]) -> Vec<State> {
     causes.iter().map(|cause| cause.state).collect()
+}
+
+#[test]
+fn node_that_no_manager_ever_managed_has_one_cause() {
+    let never = Situation::well().unready().lost().with(|it| it.nodes.is_unidentified = true).node();
+    assert_eq!(states(&never), [State::NotManaged]);
+    assert_eq!(never[0].detail, "the cloud has no instance with id \"acme://1\"");
 }
 
 #[test]
@@ -410,6 +418,7 @@ fn no_line_is_wider_than_80_columns_unless_one_word_is() {
             cluster: Cluster { name: "kubernetes".into(), id: None },
             now: NOW.parse().unwrap(),
             exists: true,
+            similar: Vec::new(),
             causes,
             kubernetes: Vec::new(),
             cloud: Vec::new(),

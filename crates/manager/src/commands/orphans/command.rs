@@ -22,7 +22,7 @@ use crate::controller_set::Settings;
 use crate::exit::paragraph;
 use crate::flags::{OrphansFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::{ProviderClients, read_cluster};
-use crate::output::{has_failed, print, print_error, print_json};
+use crate::output::{Lines, has_failed, print, print_error, print_json};
 use crate::provider::PROVIDER_CLIENT;
 use crate::threads::block_on;
 use crate::{logging, provider};
@@ -129,6 +129,12 @@ fn say(text: &str) {
     _ = print(text, ExitCode::SUCCESS);
 }
 
+fn say_line(line: &str) {
+    let mut lines = Lines::default();
+    lines.line(format_args!("{line}"));
+    say(&lines.into_text());
+}
+
 fn has_any(report: &OrphanReport) -> bool {
     report.count(|state| *state == OrphanState::Deletable) > 0
 }
@@ -181,7 +187,7 @@ async fn delete_all(client: &Client, provider: &dyn CloudProvider, report: &mut 
     });
     delete(client, provider, report, &stop, |orphan| {
         if output == Output::Text {
-            say(&format!("{}: {}\n", orphan.resource, ended(&orphan.state)));
+            say_line(&format!("{}: {}", orphan.resource, ended(&orphan.state)));
         }
     })
     .await;

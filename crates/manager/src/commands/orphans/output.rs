@@ -1,13 +1,12 @@
 //! The report of `orphans`, as text and as JSON.
 
-use std::fmt::Write as _;
-
 use cloud_provider::{OwnedResource, Owner, counted};
 use serde_json::{Map, Value, json};
 
 use super::judge::age;
 use super::report::{Orphan, OrphanReport, OrphanState};
 use crate::commands::seconds;
+use crate::output::Lines;
 
 /// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
 /// added.
@@ -103,31 +102,30 @@ impl Counts {
 /// Returns the report as text: each orphan with its facts, then notes, errors and totals.
 #[must_use]
 pub fn text(report: &OrphanReport) -> String {
-    let mut text = String::new();
+    let mut text = Lines::default();
     for orphan in &report.orphans {
         list_one(&mut text, report, orphan);
     }
     for note in &report.notes {
-        _ = writeln!(text, "Note: {note}");
+        text.line(format_args!("Note: {note}"));
     }
     for error in &report.errors {
-        _ = writeln!(text, "Error: {error}");
+        text.line(format_args!("Error: {error}"));
     }
     let Counts { deletable, kept, .. } = Counts::of(report);
     let (cluster, provider) = (&report.cluster.name, &report.provider);
-    _ = match report.orphans.len() {
-        0 if !report.errors.is_empty() => writeln!(text, "The list is not complete."),
-        0 => writeln!(text, "No orphans of cluster {cluster:?} in cloud {provider:?}."),
-        found => writeln!(
-            text,
+    match report.orphans.len() {
+        0 if !report.errors.is_empty() => text.line(format_args!("The list is not complete.")),
+        0 => text.line(format_args!("No orphans of cluster {cluster:?} in cloud {provider:?}.")),
+        found => text.line(format_args!(
             "{} of cluster {cluster:?} in cloud {provider:?}: {deletable} can be deleted, {kept} kept.",
             counted(found, "orphan")
-        ),
-    };
-    text
+        )),
+    }
+    text.into_text()
 }
 
-fn list_one(text: &mut String, report: &OrphanReport, Orphan { resource, state }: &Orphan) {
+fn list_one(text: &mut Lines, report: &OrphanReport, Orphan { resource, state }: &Orphan) {
     let what = match state {
         OrphanState::Deletable if resource.is_adopted => {
             "can be released: it was adopted, and loses its owner tags".to_owned()
@@ -136,8 +134,8 @@ fn list_one(text: &mut String, report: &OrphanReport, Orphan { resource, state }
         OrphanState::Kept(reason) => format!("kept: {reason}"),
         other => ended(other),
     };
-    _ = writeln!(text, "{resource}: {what}");
-    let mut line = |name: &str, value: &str| _ = writeln!(text, "  {name:<18}{value}");
+    text.line(format_args!("{resource}: {what}"));
+    let mut line = |name: &str, value: &str| text.line(format_args!("  {name:<18}{value}"));
     line("owner", &owner(resource));
     if let Some(created) = resource.created {
         line("created", &format!("{created}, {} ago", seconds(age(created, report.time))));
@@ -151,7 +149,7 @@ fn list_one(text: &mut String, report: &OrphanReport, Orphan { resource, state }
     if !resource.auxiliaries.is_empty() {
         line("auxiliaries", &resource.auxiliaries.join(", "));
     }
-    text.push('\n');
+    text.blank();
 }
 
 fn owner(resource: &OwnedResource) -> String {

@@ -29,7 +29,7 @@ pub(crate) use command::main;
 pub(crate) use nodes::NodeAnswers;
 pub use output::{JSON_VERSION, json, text};
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
-pub(crate) use services::{RUN_ELSEWHERE, restores_balancer, without_balancer};
+pub(crate) use services::{RUN_ELSEWHERE, irregular_balancers, restores_balancer};
 
 /// Name of the subcommand.
 pub(crate) const SUBCOMMAND: &str = "plan";

@@ -1,11 +1,10 @@
 //! The report of `plan`, as text and as JSON.
 
-use std::fmt::{self, Write as _};
-
 use cloud_provider::counted;
 use serde_json::{Value, json};
 
 use super::report::{Key, ObjectPlan, Outcome, Report};
+use crate::output::Lines;
 
 /// Version of the JSON form. The version increases when a field is removed or changes its meaning, not when a field is
 /// added.
@@ -86,28 +85,22 @@ fn object(key: &Key, plan: &ObjectPlan) -> Value {
 /// Returns the report as text: each object with its steps, the notes that concern all objects, and a summary line.
 #[must_use]
 pub fn text(report: &Report) -> String {
-    let mut out = String::new();
-    // Writing to a String never fails.
-    _ = write_text(&mut out, report);
-    out
-}
-
-fn write_text(out: &mut String, report: &Report) -> fmt::Result {
+    let mut out = Lines::default();
     for (key, plan) in &report.objects {
-        writeln!(out, "{key}")?;
+        out.line(format_args!("{key}"));
         let width = plan.steps.iter().map(|step| step.step.what.chars().count()).max().unwrap_or_default();
         for step in &plan.steps {
             let (action, what, detail) = (step.step.action.to_string(), &step.step.what, &step.step.detail);
-            let line = format!("  {:<10}  {action:<6}  {what:<width$}  {detail}", step.side);
-            writeln!(out, "{}", line.trim_end())?;
+            out.line(format_args!("  {:<10}  {action:<6}  {what:<width$}  {detail}", step.side));
         }
-        plan.notes.iter().try_for_each(|note| writeln!(out, "  note        {note}"))?;
-        plan.errors.iter().try_for_each(|error| writeln!(out, "  error       {error}"))?;
-        writeln!(out)?;
+        plan.notes.iter().for_each(|note| out.line(format_args!("  note        {note}")));
+        plan.errors.iter().for_each(|error| out.line(format_args!("  error       {error}")));
+        out.blank();
     }
-    report.notes.iter().try_for_each(|note| writeln!(out, "Note: {note}"))?;
-    report.errors.iter().try_for_each(|error| writeln!(out, "Error: {error}"))?;
-    writeln!(out, "{}", summary(report))
+    report.notes.iter().for_each(|note| out.line(format_args!("Note: {note}")));
+    report.errors.iter().for_each(|error| out.line(format_args!("Error: {error}")));
+    out.line(format_args!("{}", summary(report)));
+    out.into_text()
 }
 
 fn summary(report: &Report) -> String {
@@ -169,6 +162,21 @@ Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1
 "
         );
         assert_eq!(report().outcome(), Outcome::Changes);
+    }
+
+    #[test]
+    fn text_of_others_is_no_line_of_its_own() {
+        let mut report = report();
+        let hostile = "x\n\nNothing to do: 0 Services.";
+        let service = report.object(Kind::Service, "shop", "web");
+        service.kubernetes(PlanAction::Update, hostile, hostile);
+        service.notes.push(hostile.into());
+        service.errors.push(hostile.into());
+        report.notes.push(hostile.into());
+        report.errors.push(hostile.into());
+        let text = text(&report);
+        assert!(!text.lines().any(|line| line.starts_with("Nothing")), "{text}");
+        assert_eq!(text.matches(r"x\n\nNothing").count(), 6, "{text}");
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub(super) async fn plan(
         NewRoute::of(is_adaptive && waits(provider, node), refused.get(node, destination))
     };
     let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, new_route);
+    for node in nodes.iter().filter(|node| !(is_adaptive && waits(provider, node))) {
+        for cidr in &node.pod_cidrs {
+            if let Some(refusal) = refused.get(node, &Destination::new(cidr)) {
+                let note = format!("Pod CIDR {cidr} gets no route: {refusal}");
+                report.object(Kind::Node, "", &node.name).notes.push(note);
+            }
+        }
+    }
     for deletion in &plan.deletes {
         let mut object = ObjectPlan::default();
         object.cloud(step(PlanAction::Delete, &deletion.route, deletion.cause.as_str()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud_provider::names::{CONDITION_LOAD_BALANCER_READY, FINALIZER_LOAD_BALANCER, SERVICE_CONTROLLER};
 use cloud_provider::{
     CloudProvider, Cluster, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
-    Node, PlanAction, PlanStep, Result, Service,
+    Node, Plan, PlanAction, PlanStep, Result, Service,
 };
 use controllers::service::patch;
 use controllers::service::targets::TargetSet;
@@ -72,19 +72,29 @@ pub(crate) fn restores_balancer<'a>(steps: impl IntoIterator<Item = &'a PlanStep
     creates && !deletes
 }
 
-/// Returns the Services that show an address, but whose load balancer the cloud does not have. The provider must have the
-/// caches.
+/// Load balancers in the cloud that are not as the Services that show an address need them.
+#[derive(Default)]
+pub(crate) struct Irregularities {
+    /// Services whose load balancer the cloud does not have.
+    pub(crate) missing: Vec<Arc<Service>>,
+    /// Notes of the plan, such as about a second load balancer that stays, with their Services.
+    pub(crate) notes: Vec<(Arc<Service>, String)>,
+}
+
+/// Returns what is wrong in the cloud with the load balancers of Services that show an address. The provider must have
+/// the caches.
 ///
 /// # Errors
 /// The cloud's error if it does not answer, or refuses the credential.
-pub(crate) async fn without_balancer(
+pub(crate) async fn irregular_balancers(
     settings: &Settings,
     provider: &dyn CloudProvider,
     cluster: &Cluster,
     nodes: &[Arc<Node>],
     services: &[Arc<Service>],
-) -> Result<Vec<Arc<Service>>> {
-    let Some(balancers) = provider.load_balancers() else { return Ok(Vec::new()) };
+) -> Result<Irregularities> {
+    let mut irregular = Irregularities::default();
+    let Some(balancers) = provider.load_balancers() else { return Ok(irregular) };
     let targets = TargetSet::eligible(nodes);
     let cloud = Cloud { name: provider.name(), balancers, cluster, nodes: &targets.nodes };
     let options = &settings.options.service;
@@ -92,20 +102,22 @@ pub(crate) async fn without_balancer(
         Operation::at_start(service, options) == Some(Operation::Ensure) && has_ingress(service)
     };
     let found: Vec<_> = stream::iter(services.iter().filter(has_one))
-        .map(|service| async move { (service, cloud.steps(service, Goal::Ensured).await) })
+        .map(|service| async move { (service, cloud.changes(service, Goal::Ensured).await) })
         .buffered(AT_A_TIME)
         .collect()
         .await;
-    let mut missing = Vec::new();
-    for (service, steps) in found {
-        match steps {
-            Ok(steps) if restores_balancer(&steps) => missing.push(Arc::clone(service)),
+    for (service, plan) in found {
+        match plan {
+            Ok(plan) => {
+                irregular.missing.extend(restores_balancer(&plan.steps).then(|| Arc::clone(service)));
+                irregular.notes.extend(plan.notes.into_iter().map(|note| (Arc::clone(service), note)));
+            }
             Err(error) if error.is_unanswered() || error.chain().any(Error::is_unauthorized) => return Err(error),
             // A mistake of one Service is reported with its condition.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
-    Ok(missing)
+    Ok(irregular)
 }
 
 /// Adds notes about load balancers whose Service is not among these.
@@ -155,13 +167,14 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
     if cloud.nodes.is_empty() {
         plan.notes.push("no Node is available for its load balancer".to_owned());
     }
-    let steps = match cloud.steps(service, Goal::Ensured).await {
+    let Plan { steps, notes } = match cloud.changes(service, Goal::Ensured).await {
         Err(error) if error.is_implemented_elsewhere() => {
             plan.notes.push(RUN_ELSEWHERE.to_owned());
             return Ok(());
         }
         answer => answer?,
     };
+    plan.notes.extend(notes);
     // A load balancer that is about to be created has no address yet.
     let is_new = !steps.is_empty() && !has_ingress(service);
     steps.into_iter().for_each(|step| plan.cloud(step));
@@ -180,7 +193,8 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
 
 /// Plans the deletion of a load balancer (SVC-42 … SVC-48).
 async fn tear_down(cloud: Cloud<'_>, service: &Service, is_foreign: bool, plan: &mut ObjectPlan) -> Result<()> {
-    let steps = cloud.steps(service, Goal::Deleted).await?;
+    let Plan { steps, notes } = cloud.changes(service, Goal::Deleted).await?;
+    plan.notes.extend(notes);
     if is_foreign && steps.is_empty() {
         plan.notes.push("its load balancer is another controller's, and so is its finalizer".to_owned());
         return Ok(());
@@ -237,18 +251,18 @@ struct Cloud<'a> {
 
 impl Cloud<'_> {
     /// Returns the changes of the load balancer. For a provider without plans, only creation and deletion are known.
-    async fn steps(self, service: &Service, goal: Goal) -> Result<Vec<PlanStep>> {
+    async fn changes(self, service: &Service, goal: Goal) -> Result<Plan> {
         if self.balancers.has_plans() {
             let request = self.request(service, if goal == Goal::Ensured { self.nodes } else { &[] });
-            return Ok(ask(self.name, self.balancers.plan(request, goal)).await?.steps);
+            return ask(self.name, self.balancers.plan(request, goal)).await;
         }
         let action = match (goal, self.get(service).await?) {
             (Goal::Ensured, None) => PlanAction::Create,
             (Goal::Deleted, Some(_)) => PlanAction::Delete,
-            (Goal::Ensured, Some(_)) | (Goal::Deleted, None) => return Ok(Vec::new()),
+            (Goal::Ensured, Some(_)) | (Goal::Deleted, None) => return Ok(Plan::default()),
         };
         let what = format!("load balancer {:?}", self.balancers.name(self.cluster, service));
-        Ok(vec![PlanStep { action, what, detail: String::new() }])
+        Ok(Plan { steps: vec![PlanStep { action, what, detail: String::new() }], ..Plan::default() })
     }
 
     /// Returns the addresses of the load balancer; none if the load balancer does not exist.

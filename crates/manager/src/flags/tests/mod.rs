@@ -95,10 +95,19 @@ fn settings_select_the_controllers() {
 
 #[test]
 fn cluster_cidr_is_required_only_with_routes() {
-    for wrong in ["", "10.0.0.0", "10.0.0.0/8, fd00::/8", "10.0.0.0/8,10.1.0.0/16", "10.0.0.0/8,fd00::/8,fe00::/8"] {
+    let families = "it must be one range, or one of IPv4 and one of IPv6";
+    for (wrong, reason) in [
+        ("", "a range is missing"),
+        ("foo", "\"foo\" is not a range such as 10.244.0.0/16"),
+        ("10.0.0.0", "\"10.0.0.0\" is not a range such as 10.244.0.0/16"),
+        ("10.0.0.0/8, fd00::/8", "\" fd00::/8\" has a space"),
+        ("10.0.0.0/8,10.1.0.0/16", families),
+        ("10.0.0.0/8,fd00::/8,fe00::/8", families),
+    ] {
         let flags = flags(&[&format!("--cluster-cidr={wrong}")]);
         let error = flags.configuration().route.cidr_error.unwrap();
-        assert!(error.contains("--cluster-cidr=") && error.contains("--configure-cloud-routes=false"), "{error}");
+        assert!(error.starts_with("--cluster-cidr=") && error.contains("--configure-cloud-routes=false"), "{error}");
+        assert!(error.contains(&format!("for routes: {reason};")), "{error}");
     }
-    assert!(flags(&[]).configuration().route.cidr_error.unwrap().starts_with("invalid CIDR[0]"));
+    assert!(flags(&[]).configuration().route.cidr_error.unwrap().starts_with("--cluster-cidr=\"\" is not usable"));
 }

@@ -2,8 +2,8 @@
 
 use cloud_provider::names::{ANNOTATION_LOAD_BALANCER_ID, ANNOTATION_SUPERSEDED};
 use cloud_provider::{
-    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Plan, Result, Service,
-    SyncCallbacks, async_trait,
+    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Ownership, Plan, Result,
+    Service, SyncCallbacks, async_trait,
 };
 use parking_lot::Mutex;
 
@@ -78,6 +78,10 @@ async fn assert_twin_stays(town: &mut Town, service: &Service, kept: &str, case:
         assert_eq!(format!("{:?}", town.cloud.one(&twin)), before, "{case}");
         let plan = town.balancers.plan(town.request(service), Goal::Ensured).await.unwrap();
         assert!(plan.is_empty(), "{case}: {plan:?}");
+        assert_eq!(plan.notes, warnings, "{case}");
+        let shown = town.balancers.describe(town.request(service)).await.unwrap();
+        let of = |id: &str| shown.iter().find(|it| it.id == id).unwrap().ownership.clone();
+        assert_eq!((of(kept), of(&twin)), (Ownership::Own, Ownership::Twin(warnings[0].clone())), "{case}");
         town.restart();
     }
 }

@@ -7,18 +7,18 @@ use cloud_provider::Node;
 
 /// A Node whose provider ID an older Node has, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SharedId {
+pub(crate) struct SharedId {
     /// The Node that is younger.
-    pub(super) node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     /// The name of the older Node.
-    pub(super) older: Box<str>,
+    pub(crate) older: Box<str>,
 }
 
-/// Returns the Nodes whose provider ID an older Node has, too. Nodes that are being deleted do not count.
-pub(super) fn shared_ids(nodes: &[Arc<Node>]) -> Vec<SharedId> {
+/// Returns the Nodes whose provider ID an older Node has, too.
+pub(crate) fn shared_ids<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Vec<SharedId> {
     let mut oldest: HashMap<&str, &Arc<Node>> = HashMap::new();
     let mut shared = Vec::new();
-    for node in nodes.iter().filter(|node| !node.terminating) {
+    for node in nodes {
         let Some(id) = node.provider_id() else { continue };
         let Some(other) = oldest.get(id).copied() else {
             oldest.insert(id, node);
@@ -34,19 +34,19 @@ pub(super) fn shared_ids(nodes: &[Arc<Node>]) -> Vec<SharedId> {
 
 /// The UIDs of Nodes whose shared provider ID was reported.
 #[derive(Debug, Default)]
-pub(super) struct ReportedIds(HashSet<Box<str>>);
+pub(crate) struct ReportedIds(HashSet<Box<str>>);
 
 impl ReportedIds {
     /// Returns those of `shared` that are not reported yet, and records them. Nodes that share no ID any more are
     /// forgotten.
-    pub(super) fn record(&mut self, shared: Vec<SharedId>) -> Vec<SharedId> {
+    pub(crate) fn record(&mut self, shared: Vec<SharedId>) -> Vec<SharedId> {
         let current: HashSet<&str> = shared.iter().map(|shared| &*shared.node.uid).collect();
         self.0.retain(|uid| current.contains(&**uid));
         shared.into_iter().filter(|shared| self.0.insert(shared.node.uid.clone())).collect()
     }
 
     /// Removes the record of a report that failed, so that the next pass reports the Node.
-    pub(super) fn forget(&mut self, node: &Node) {
+    pub(crate) fn forget(&mut self, node: &Node) {
         self.0.remove(&node.uid);
     }
 }
@@ -63,7 +63,6 @@ mod tests {
 
     #[test]
     fn younger_nodes_with_the_id_of_an_older_one_are_reported_once() {
-        let terminating = Node { terminating: true, ..(*node("d", "acme://1", 0)).clone() };
         let nodes = [
             node("c", "acme://1", 9),
             node("a", "acme://1", 5),
@@ -71,7 +70,6 @@ mod tests {
             node("e", "acme://2", 1),
             node("f", "", 1),
             node("g", "", 2),
-            Arc::new(terminating),
         ];
         let names = |shared: &[SharedId]| -> Vec<String> {
             shared.iter().map(|shared| format!("{} {}", shared.node.name, shared.older)).collect()
