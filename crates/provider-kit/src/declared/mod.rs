@@ -193,7 +193,7 @@ pub struct Row {
     pub on_invalid: OnInvalid,
     /// If set, the value is never shown; that of a variable may also be in the file that `<key>_FILE` names.
     pub is_secret: bool,
-    /// What the author of a Service [reaches](Declaration::reaches) with the annotation beside the Service's own.
+    /// Text of the mark [`reaches`](Declaration::reaches): the author of a Service can do this with the annotation.
     pub reaches: Option<&'static str>,
     /// Description of the setting.
     pub doc: &'static str,

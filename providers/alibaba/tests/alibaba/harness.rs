@@ -6,8 +6,8 @@ use std::time::Duration;
 use alibaba_fake::{ACCOUNT, CLUSTER, Handle, KEY_ID, REGION, SECRET, VPC, World, router};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
-    Result, Service, Setup,
+    AddressType, AdoptableTag, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_alibaba::Alibaba;
 use provider_alibaba::annotations::PREFIX;
@@ -19,6 +19,7 @@ pub(crate) struct Harness {
     pub(crate) cluster: ScriptedCluster,
     config: Value,
     environment: Vec<(String, String)>,
+    adoptable_tag: Option<AdoptableTag>,
 }
 
 pub(crate) fn cluster() -> Cluster {
@@ -40,7 +41,7 @@ impl Harness {
         let keys = [("ACCESS_KEY_ID", KEY_ID), ("ACCESS_KEY_SECRET", SECRET), ("ALICLOUD_CLIENT_SCHEME", "HTTP")];
         let environment = keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let (fake, cluster) = (Handle::new(World::default()), ScriptedCluster::default());
-        Self { fake, cluster, config, environment }
+        Self { fake, cluster, config, environment, adoptable_tag: None }
     }
 
     /// Sets a key of the file; null removes it.
@@ -56,10 +57,17 @@ impl Harness {
         self
     }
 
+    /// Requires a tag on load balancers that Services adopt.
+    pub(crate) fn requiring(mut self, tag: &str) -> Self {
+        self.adoptable_tag = Some(tag.parse().unwrap());
+        self
+    }
+
     pub(crate) fn setup(&self) -> Setup {
+        let adoptable_tag = self.adoptable_tag.clone();
         let text = json!({"Global": self.config}).to_string();
         let environment = Environment::of(self.environment.iter().cloned());
-        Setup { environment, ..Setup::of(ConfigFile { path: "cloud-config".into(), text }) }
+        Setup { environment, adoptable_tag, ..Setup::of(ConfigFile { path: "cloud-config".into(), text }) }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.

@@ -145,3 +145,22 @@ async fn answer_of_another_form_is_no_panic() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_tag_is_not_used() {
+    for (tag, is_used) in [("team=web", false), ("team=x", true), ("team", true)] {
+        let harness = Harness::new().at_once().requiring(tag);
+        let id = add_balancer(&harness, false);
+        let before = of_user(&harness, false);
+        let mut service = service(false, &[("id", &id), ("force-override-listeners", "true")]);
+        let outcome = harness.ensure(&harness.started().await, &mut service).await;
+        assert_eq!(outcome.is_ok(), is_used, "{tag}: {outcome:?}");
+        match outcome {
+            Ok(_) => harness.delete(&harness.started().await, &service).await.unwrap(),
+            Err(error) => {
+                assert!(error.is_invalid() && error.to_string().contains("give it the tag team=web"), "{error}");
+                assert_eq!(of_user(&harness, false), before);
+            }
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use baidu_fake::{ACCOUNT, Baidu as Cloud, Handle};
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node, NodeAddress,
-    Result, Service, Setup,
+    AddressType, AdoptableTag, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerStatus, Node,
+    NodeAddress, Result, Service, Setup,
 };
 use provider_baidu::config::Config;
 use provider_baidu::{Baidu, PRODUCTS, cloud};
@@ -24,14 +24,20 @@ pub(crate) struct Harness {
     pub(crate) cluster: ScriptedCluster,
     file: Value,
     variables: Vec<(String, String)>,
+    adoptable_tag: Option<AdoptableTag>,
 }
 
 impl Harness {
     /// Creates an account with two instances, and a Node for each.
     pub(crate) fn new() -> Self {
         let variables = vec![("BCE_ENDPOINT".to_owned(), "http://baidu".to_owned())];
-        let harness =
-            Self { fake: Handle::new(Cloud::default()), cluster: ScriptedCluster::default(), file: file(), variables };
+        let harness = Self {
+            fake: Handle::new(Cloud::default()),
+            cluster: ScriptedCluster::default(),
+            file: file(),
+            variables,
+            adoptable_tag: None,
+        };
         ["worker-1", "worker-2"].into_iter().for_each(|name| drop(harness.add_node(name)));
         harness
     }
@@ -48,9 +54,16 @@ impl Harness {
         self
     }
 
+    /// Requires a tag on load balancers that Services adopt.
+    pub(crate) fn requiring(mut self, tag: &str) -> Self {
+        self.adoptable_tag = Some(tag.parse().unwrap());
+        self
+    }
+
     pub(crate) fn setup(&self) -> Setup {
+        let adoptable_tag = self.adoptable_tag.clone();
         let file = ConfigFile { path: "cloud.config".into(), text: self.file.to_string() };
-        Setup { environment: Environment::of(self.variables.clone()), ..Setup::of(file) }
+        Setup { environment: Environment::of(self.variables.clone()), adoptable_tag, ..Setup::of(file) }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.

@@ -166,3 +166,20 @@ async fn name_that_is_generated_for_another_service_is_refused() {
         harness.ensure(&harness.started().await, &mut own).await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn blb_without_the_required_word_is_not_adopted() {
+    for (description, is_adopted) in [("mine", false), ("ccm-rs-adoptable-not", false), ("mine ccm-rs-adoptable", true)]
+    {
+        let harness = Harness::new().requiring("ccm-rs-adoptable");
+        let id = harness.fake.lock().add_blb(ACCOUNT, "mine", description);
+        let before = harness.blb();
+        let mut service = service(&[(blb("exist-id"), &id), (blb("internal-vpc"), "true")]);
+        let outcome = harness.ensure(&harness.started().await, &mut service).await;
+        assert_eq!(outcome.is_ok(), is_adopted, "{description}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.is_invalid() && error.to_string().contains("give it the tag ccm-rs-adoptable"), "{error}");
+            assert_eq!(harness.blb(), before);
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
+    AddressType, AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
     LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
 };
 use provider_kit::transport::{Connector, in_process};
@@ -24,6 +24,7 @@ pub(crate) struct Harness {
     pub(crate) shutdown: CancellationToken,
     config: Value,
     environment: Vec<(String, String)>,
+    adoptable_tag: Option<AdoptableTag>,
 }
 
 pub(crate) fn cluster() -> Cluster {
@@ -39,7 +40,7 @@ impl Harness {
         fake.lock().task = Duration::ZERO;
         fake.lock().limit = 1_000_000;
         let (shutdown, environment) = (CancellationToken::new(), Vec::new());
-        let harness = Self { fake, cluster, shutdown, config, environment };
+        let harness = Self { fake, cluster, shutdown, config, environment, adoptable_tag: None };
         ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(name));
         harness
     }
@@ -56,9 +57,20 @@ impl Harness {
         self
     }
 
+    /// Requires a tag on load balancers that Services adopt.
+    pub(crate) fn requiring(mut self, tag: &str) -> Self {
+        self.adoptable_tag = Some(tag.parse().unwrap());
+        self
+    }
+
     pub(crate) fn setup(&self) -> Setup {
+        let adoptable_tag = self.adoptable_tag.clone();
         let environment = Environment::of(self.environment.iter().cloned());
-        Setup { environment, ..Setup::of(ConfigFile { path: "cloud-config".into(), text: self.config.to_string() }) }
+        Setup {
+            environment,
+            adoptable_tag,
+            ..Setup::of(ConfigFile { path: "cloud-config".into(), text: self.config.to_string() })
+        }
     }
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.

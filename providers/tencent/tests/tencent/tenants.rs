@@ -85,3 +85,21 @@ async fn parameter_that_is_not_listed_reaches_no_request() {
         assert_eq!(mistakes, [""; 0], "{value}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_tag_is_not_used() {
+    for (value, is_used) in [("db", false), ("web", true)] {
+        let harness = Harness::new().requiring("team=web");
+        let id = add_balancer(&mut harness.fake.lock(), "mine");
+        let tags = json!([{"TagKey": "team", "TagValue": value}]);
+        harness.fake.lock().each("balancer").iter_mut().for_each(|it| it["Tags"] = tags.clone());
+        let before = harness.only("balancer");
+        let mut service = service(&[(EXISTING, &id)]);
+        let outcome = harness.ensure(&harness.started().await, &mut service).await;
+        assert_eq!(outcome.is_ok(), is_used, "{value}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.is_invalid() && error.to_string().contains("give it the tag team=web"), "{error}");
+            assert_eq!(harness.only("balancer"), before);
+        }
+    }
+}
