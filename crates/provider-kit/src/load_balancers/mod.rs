@@ -118,6 +118,7 @@ mod orphans;
 mod ownership;
 mod plan;
 mod ports;
+mod recheck;
 mod refused;
 mod resource;
 mod run;

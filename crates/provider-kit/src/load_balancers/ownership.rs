@@ -281,6 +281,11 @@ impl OwnershipResult {
         !self.surplus().is_empty() && is_elsewhere
     }
 
+    /// Returns `true` if the load balancer to which the Service moves is one that was created for the move.
+    pub(super) fn creates(&self) -> bool {
+        self.choice != Choice::Found && (self.is_replacing || self.of_other_kinds > 0)
+    }
+
     /// Returns `true` if a certain read is needed before any change: the requested load balancer was not seen, or
     /// another Service may own it by now.
     pub(super) fn needs_certain_read(&self) -> bool {

@@ -19,6 +19,8 @@ use crate::paging::ListResult;
 pub(super) const NETWORK: &str = "network";
 /// Setting of the load balancer that counts only when it is created.
 pub(super) const ZONE: &str = "zone";
+/// Annotation of a Service that permits no replacement.
+pub(super) const REFUSES_REPLACEMENT: &str = "refuses-replacement";
 /// Setting of the load balancer that the cloud ignores.
 pub(super) const IGNORED: &str = "ignored";
 
@@ -207,14 +209,16 @@ impl LoadBalancerCloud for Small {
         &self,
         desired: &ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _service: &Service,
+        service: &Service,
         (): &(),
     ) -> Result<Replacement> {
+        let is_refused = service.metadata.annotations.iter().any(|it| it.contains_key(REFUSES_REPLACEMENT));
         let zone = |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
         let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
         let changes = format!("zone: {seen:?} → {wanted:?}");
         Ok(match self.state().replaces {
             _ if wanted.is_none() || wanted == seen => Replacement::None,
+            _ if is_refused => return Err(Error::invalid(changes)),
             Some(false) => Replacement::NewFirst(changes),
             Some(true) => Replacement::OldFirst(changes),
             None => return Err(Error::invalid(changes)),
@@ -375,6 +379,13 @@ impl Town {
 
     pub(super) fn want(&self, uid: &str, wanted: ResourceGraph) {
         self.cloud.state().wanted.insert(uid.into(), wanted);
+    }
+
+    /// Puts the Service into the cluster's cache, as a user has changed it.
+    pub(super) fn change(&self, service: &Service) {
+        let mut services = self.cached.services.lock();
+        services.retain(|it| it.metadata.uid != service.metadata.uid);
+        services.push(Arc::new(service.clone()));
     }
 
     pub(super) fn owner_tags(&self, uid: &str) -> OwnerTags {
