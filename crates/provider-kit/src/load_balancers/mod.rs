@@ -126,6 +126,7 @@ mod service_sync;
 mod sorted_map;
 mod step;
 mod surplus;
+mod sync_errors;
 mod sync_goal;
 mod tags;
 mod targets;

@@ -1,11 +1,13 @@
-//! The second look at a Service right before the load balancer that it leaves is deleted.
+//! The conditions under which a Service leaves a load balancer, checked right before traffic moves and right before the
+//! load balancer is deleted.
 //!
 //! A move to another load balancer takes minutes. A user who takes the permission or the setting back meanwhile keeps
-//! the old load balancer.
+//! the old load balancer, and traffic moves to no load balancer without a healthy target.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{LoadBalancerRequest, Service};
+use cloud_provider::{LoadBalancerRequest, Result, Service, TargetHealth};
 
 use super::cloud::{Replacement, Scope};
 use super::model::ObservedLoadBalancer;
@@ -34,6 +36,27 @@ impl Run<'_> {
         matches!(replacement, Ok(Replacement::NewFirst(_) | Replacement::OldFirst(_)))
     }
 
+    /// Returns `true` if traffic may move to the new load balancer: one of its targets is healthy, the cloud shows no
+    /// health, or none of the old one's targets is healthy either.
+    ///
+    /// # Errors
+    /// The cloud's answer about the new load balancer.
+    pub(super) async fn serves_as_well(
+        &self,
+        kept: &ObservedLoadBalancer,
+        from: &ObservedLoadBalancer,
+    ) -> Result<bool> {
+        let cloud = self.balancers.cloud();
+        if has_healthy_target(cloud.target_health(kept).await?.as_ref()) != Some(false) {
+            return Ok(true);
+        }
+        let old = cloud.target_health(from).await.unwrap_or_else(|error| {
+            tracing::info!(%error, id = from.id, "the health of the old load balancer's targets is unknown");
+            None
+        });
+        Ok(has_healthy_target(old.as_ref()) == Some(false))
+    }
+
     /// Returns the Service from the cache, if it differs from the one that is being synced. A cache without the Service
     /// proves nothing.
     fn service_of_now(&self) -> Option<Arc<Service>> {
@@ -45,4 +68,10 @@ impl Run<'_> {
             && now.metadata.deletion_timestamp == before.metadata.deletion_timestamp;
         (!is_same).then_some(now)
     }
+}
+
+/// Returns whether a target is healthy; `None` if the cloud shows the health of none.
+fn has_healthy_target(health: Option<&BTreeMap<String, TargetHealth>>) -> Option<bool> {
+    let health = health.filter(|health| !health.is_empty())?;
+    Some(health.values().any(|target| target.is_healthy))
 }

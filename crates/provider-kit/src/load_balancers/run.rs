@@ -63,6 +63,7 @@ impl Run<'_> {
                 Action::Recheck { from, is_replaced } => {
                     Ok(Answer::Rechecked(self.still_leaves(&from, is_replaced).await))
                 }
+                Action::Compare { kept, from } => self.serves_as_well(&kept, &from).await.map(Answer::Compared),
                 Action::Publish(actual) => self.publish(&actual).await.map(|()| Answer::Published),
                 Action::VerifyAbsence { is_confirmed: true } => balancers.read_again(identity).await.map(Answer::Found),
                 Action::VerifyAbsence { is_confirmed: false } => {

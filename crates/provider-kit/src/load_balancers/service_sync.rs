@@ -9,9 +9,10 @@ use cloud_provider::{Caches, Error, Result};
 use super::balancer_sync::{BalancerSync, Ending};
 use super::cloud::Replacement;
 use super::dyn_cloud::DynLoadBalancerCloud;
-use super::model::{ObservedLoadBalancer, ResourceGraph, Shared, State};
+use super::model::{ResourceGraph, Shared, State};
 use super::ownership::{Identity, OwnershipResult};
 use super::step::{Action, Answer, Context, Report};
+use super::sync_errors::{failed_twice, replaced_twice, unexpected, unhealthy, withdrawn};
 use super::sync_goal::SyncGoal;
 
 /// The number of attempts of a sync. Each attempt starts from the state of the cloud, because that state was not as
@@ -65,6 +66,11 @@ enum Phase {
         surplus: Vec<Shared>,
         /// If set, the Service's move created the load balancer that is kept.
         is_created: bool,
+    },
+    /// The health of targets is read before the Service shows a load balancer that was created for it.
+    Comparing {
+        kept: Shared,
+        surplus: Vec<Shared>,
     },
     /// Surplus load balancers get our owner tags before one of them is deleted, in case the process ends in between.
     Tagging {
@@ -153,6 +159,7 @@ impl<'a> ServiceSync<'a> {
             (Phase::Rechecking { kept, surplus, is_created }, Ok(Answer::Rechecked(leaves))) => {
                 self.rechecked(kept, surplus, is_created, leaves)
             }
+            (Phase::Comparing { kept, surplus }, Ok(Answer::Compared(serves))) => self.compared(kept, surplus, serves),
             (Phase::Publishing { kept, surplus }, Ok(Answer::Published)) => {
                 self.read_surplus(kept, surplus.into_iter())
             }
@@ -234,6 +241,10 @@ impl<'a> ServiceSync<'a> {
     }
 
     fn ensure(&mut self, found: OwnershipResult, actual: Option<Shared>) -> Action {
+        if let Some(from) = found.changes_kind().filter(|_| self.goal == SyncGoal::Ensured) {
+            let changes = format!("kind: {} → {}", from.kind, self.context.identity.kind);
+            self.context.reports.push(Report::Replacing { from: Arc::clone(from), changes, interrupts: false });
+        }
         let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
         self.begin(BalancerSync::new(self.goal, actual, self.goal == SyncGoal::Ensured && !is_moving))
@@ -267,6 +278,23 @@ impl<'a> ServiceSync<'a> {
     /// Continues after the Service was read again. A Service that was changed while its new load balancer was created,
     /// and that does not leave the old one any more, keeps showing the old one.
     fn rechecked(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
+        if let Some(from) = surplus.first().filter(|_| leaves && is_created).cloned() {
+            self.phase = Phase::Comparing { kept: Arc::clone(&kept), surplus };
+            return Action::Compare { kept, from };
+        }
+        self.moved(kept, surplus, is_created, leaves)
+    }
+
+    /// Moves traffic to the new load balancer, or leaves it where it is until a target of the new one is healthy.
+    fn compared(&mut self, kept: Shared, surplus: Vec<Shared>, serves: bool) -> Action {
+        if serves {
+            return self.moved(kept, surplus, true, true);
+        }
+        let error = unhealthy(&kept, &surplus);
+        self.serve_on(surplus.into_iter(), error.into())
+    }
+
+    fn moved(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
         if leaves {
             let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
             let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
@@ -446,35 +474,4 @@ impl<'a> ServiceSync<'a> {
         self.phase = Phase::Finding;
         Action::Find { is_fresh: true }
     }
-}
-
-/// Returns the error for a load balancer that failed when it was created, like the one before it; both are deleted, so
-/// there is nothing to repair.
-fn failed_twice(failed: &ObservedLoadBalancer) -> Error {
-    let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
-    Error::other(format!(
-        "{} failed when it was created: {text}. It is deleted, like the one that was created before it; the next attempt \
-         creates another one",
-        failed.place()
-    ))
-}
-
-/// Returns the error for a load balancer that was to be replaced twice in one sync.
-fn replaced_twice() -> Error {
-    Error::other(
-        "the load balancer was replaced, and the new one must be replaced again; the next attempt reads it again",
-    )
-}
-
-/// Returns the error for a Service that was changed during a move, so that it does not leave its load balancer any more.
-fn withdrawn(old: &ObservedLoadBalancer) -> Error {
-    Error::other(format!(
-        "{} stays, because the Service was changed while that load balancer was being replaced, and no longer permits or \
-         requires the replacement; the next attempt follows the Service as it is now",
-        old.place()
-    ))
-}
-
-fn unexpected() -> Error {
-    Error::other("a sync got an answer that its action does not have")
 }

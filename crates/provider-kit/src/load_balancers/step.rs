@@ -30,6 +30,8 @@ pub(super) enum Action {
     /// Read the Service from the cache again, and decide if it still leaves `from`. If `is_replaced`, the Service leaves
     /// it because the Service's settings require a replacement.
     Recheck { from: Shared, is_replaced: bool },
+    /// Read the health of the targets of both load balancers, and decide if `kept` serves as well as `from`.
+    Compare { kept: Shared, from: Shared },
     /// Show the load balancer's address on the Service.
     Publish(Shared),
     /// Verify that the Service has no load balancer left; without a control read if the cloud confirmed the deletion.
@@ -48,6 +50,8 @@ pub(super) enum Answer {
     Sent(Step<Shared>),
     /// The answer to [`Action::Recheck`]: `true` if the Service still leaves the load balancer.
     Rechecked(bool),
+    /// The answer to [`Action::Compare`]: `true` if traffic may move.
+    Compared(bool),
     Published,
 }
 

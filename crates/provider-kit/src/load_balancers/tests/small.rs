@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{
@@ -48,6 +48,8 @@ pub(super) struct State {
     /// If set, another zone needs another load balancer; if the inner value is set, the old one is deleted first.
     pub(super) replaces: Option<bool>,
     pub(super) names_are_not_unique: bool,
+    /// The health of the targets of load balancers, by the load balancer's ID.
+    pub(super) health: BTreeMap<String, bool>,
     /// Resources that were deleted with a load balancer, as the operations name them.
     pub(super) deleted: Vec<String>,
     /// Reported moves: UID, from and to.
@@ -300,6 +302,11 @@ impl LoadBalancerCloud for Small {
         }
         let found = state.balancers.remove(id).filter(|_| !state.vanishing.contains(id));
         Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
+    }
+
+    async fn target_health(&self, actual: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        let health = self.state().health.get(&actual.id).copied();
+        Ok(health.map(|is_healthy| [("a".to_owned(), TargetHealth { is_healthy, detail: String::new() })].into()))
     }
 
     fn published(&self, actual: &ObservedLoadBalancer, service: &Service, (): &()) -> Published {

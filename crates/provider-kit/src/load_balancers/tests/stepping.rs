@@ -202,6 +202,7 @@ impl Cloud {
                 | Action::Refresh(actual) => Ok(Answer::Seen(self.seen(&actual.id))),
                 Action::Publish(_) => Ok(Answer::Published),
                 Action::Recheck { .. } => Ok(Answer::Rechecked(true)),
+                Action::Compare { .. } => Ok(Answer::Compared(true)),
                 Action::Done(outcome) => {
                     if let (Ok(Some(actual)), SyncGoal::Ensured) = (&outcome, goal) {
                         self.shown = vec![actual.id.clone()];

@@ -259,6 +259,45 @@ async fn replacement_that_the_user_takes_back_meanwhile_keeps_the_old_load_balan
 }
 
 #[tokio::test(start_paused = true)]
+async fn change_of_kind_is_reported_before_anything_is_created() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    shows(&mut service, "192.0.2.1");
+    annotate(&mut service, "network", "");
+    let recorder = Recorder::default();
+    ensure(&town, &service, &recorder).await.unwrap();
+    let warnings = recorder.warnings.lock().clone();
+    assert!(warnings.len() == 1 && warnings[0].contains("kind:") && warnings[0].contains("lb-1"), "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_waits_until_a_target_of_the_new_load_balancer_is_healthy() {
+    let (mut town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    town.cloud.state().health = [("lb-1".to_owned(), true), ("lb-2".to_owned(), false)].into();
+    let recorder = Recorder::default();
+    for _ in 0..2 {
+        let error = ensure(&town, &service, &recorder).await.unwrap_err();
+        assert!(error.retry_after().is_some() && error.to_string().contains("no target of"), "{error}");
+        assert_eq!((ids(&town), recorder.published.lock().len()), (vec!["lb-1".to_owned(), "lb-2".to_owned()], 0));
+        town.restart();
+    }
+    town.cloud.state().health.insert("lb-2".to_owned(), true);
+    ensure(&town, &service, &recorder).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_of_a_load_balancer_without_healthy_targets_waits_for_none() {
+    let (town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    town.cloud.state().health = [("lb-1".to_owned(), false), ("lb-2".to_owned(), false)].into();
+    ensure(&town, &service, &Recorder::default()).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn replacement_goes_on_if_the_user_changes_something_else_meanwhile() {
     let (town, service) = in_zone_a(false).await;
     town.want("s1", in_zone("b", &["a"]));
