@@ -72,22 +72,27 @@ provider_kit::declare! {
 
     /// Kind of load balancer. `nlb-ip` and `external` leave the Service to another controller. A Service that changes its kind gets
     /// a new load balancer before it loses the old one.
-    pub TYPE: BalancerKind = "type", default_description("a classic load balancer");
+    pub TYPE: BalancerKind = "type", default_description("a classic load balancer"),
+        reaches("pay for a second load balancer while the kind changes");
     /// Addresses of the VPC instead of public ones. AWS does not change the scheme of a load balancer, so a later change is
     /// refused.
     pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
     /// Subnets: IDs, or values of the tag `Name`. A network load balancer without the annotation keeps its subnets.
-    pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone");
+    pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone"),
+        reaches("use any subnet of the VPC");
     /// Further tags. A tag that is taken out of the annotation goes; tags of others stay.
     pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS);
     /// Labels of the Nodes that are targets; a label without value must exist.
     pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), default_description("all Nodes"), decides_targets();
     /// Security groups of yours, instead of one that is created. Network: only with `NLBSecurityGroupMode=Managed`.
-    pub SECURITY_GROUPS: Vec<String> = "security-groups", default_description("a security group for each load balancer");
+    pub SECURITY_GROUPS: Vec<String> = "security-groups", default_description("a security group for each load balancer"),
+        reaches("use any security group of the VPC that `ServiceSecurityGroups` allows, and open all ports of the Nodes to it");
     /// Classic: security groups of yours, in addition.
-    pub EXTRA_GROUPS: Vec<String> = "extra-security-groups";
+    pub EXTRA_GROUPS: Vec<String> = "extra-security-groups",
+        reaches("use any security group of the VPC that `ServiceSecurityGroups` allows");
     /// ARN of the certificate.
-    pub CERTIFICATE: String = "ssl-cert";
+    pub CERTIFICATE: String = "ssl-cert",
+        reaches("use any certificate of the account");
     /// Ports with the certificate, by number or name; `*`: all.
     pub TLS_PORTS: Vec<String> = "ssl-ports", default("*");
     /// Name of a predefined TLS policy.
@@ -101,9 +106,11 @@ provider_kit::declare! {
     /// Classic: minutes between access logs.
     pub ACCESS_LOG_INTERVAL: String = "access-log-emit-interval", kind(EMIT);
     /// Bucket of access logs.
-    pub ACCESS_LOG_BUCKET: String = "access-log-s3-bucket-name";
+    pub ACCESS_LOG_BUCKET: String = "access-log-s3-bucket-name",
+        reaches("write access logs to any bucket that admits load balancers of the account");
     /// Prefix of access logs in the bucket.
-    pub ACCESS_LOG_PREFIX: String = "access-log-s3-bucket-prefix";
+    pub ACCESS_LOG_PREFIX: String = "access-log-s3-bucket-prefix",
+        reaches("write access logs under any prefix of such a bucket");
     /// Classic: lets connections end before a Node is no target any more.
     pub DRAINING: String = "connection-draining-enabled", kind(FLAG), default("false");
     /// Classic: seconds for that.
@@ -111,12 +118,14 @@ provider_kit::declare! {
     /// Classic: seconds after which an idle connection is closed.
     pub IDLE_TIMEOUT: String = "connection-idle-timeout", kind(IDLE), default("60");
     /// Sends traffic to Nodes in all zones.
-    pub CROSS_ZONE: String = "cross-zone-load-balancing-enabled", kind(FLAG), default("false");
+    pub CROSS_ZONE: String = "cross-zone-load-balancing-enabled", kind(FLAG), default("false"),
+        reaches("pay for traffic between availability zones");
     /// Protocol of health checks. `SSL`: classic only.
     pub CHECK_PROTOCOL: String = "healthcheck-protocol", kind(CHECK), default_description("`TCP`; `HTTP` for `externalTrafficPolicy: Local`");
     /// Port of health checks.
     pub CHECK_PORT: String = "healthcheck-port", kind(CHECK_PORT_FORM),
-        default_description("the node port; `healthCheckNodePort` for `externalTrafficPolicy: Local`");
+        default_description("the node port; `healthCheckNodePort` for `externalTrafficPolicy: Local`"),
+        reaches("open any port of the Nodes to the subnets of the load balancer");
     /// Path of HTTP and HTTPS health checks.
     pub CHECK_PATH: String = "healthcheck-path", default_description("`/`; `/healthz` for `externalTrafficPolicy: Local`");
     /// Seconds between health checks.
@@ -128,9 +137,11 @@ provider_kit::declare! {
     /// Failed checks until a target is unhealthy.
     pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), default_description("6; network: 3, or 2 for `Local`");
     /// Network: Elastic IPs, one for each subnet. A later change has no effect.
-    pub EIP_ALLOCATIONS: Vec<String> = "eip-allocations";
+    pub EIP_ALLOCATIONS: Vec<String> = "eip-allocations",
+        reaches("use any free Elastic IP of the account");
     /// Network: private addresses, one for each subnet. A later change has no effect.
-    pub PRIVATE_ADDRESSES: Vec<String> = "private-ipv4-addresses";
+    pub PRIVATE_ADDRESSES: Vec<String> = "private-ipv4-addresses",
+        reaches("use any free address of the subnets");
     /// Network: `preserve_client_ip.enabled` and `proxy_protocol_v2.enabled`, each `=true` or `=false`.
     pub TARGET_GROUP_ATTRIBUTES: BTreeMap<String, String> = "target-group-attributes", kind(GROUP_ATTRIBUTES);
 }

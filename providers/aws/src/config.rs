@@ -45,6 +45,9 @@ provider_kit::declare! {
     pub NO_NODE_RULES: bool = "DisableSecurityGroupIngress", kind(TRUTH), default("false");
     /// Security group of all classic load balancers, instead of one for each. The program never changes the group.
     pub ELB_GROUP: String = "ElbSecurityGroup";
+    /// Security groups that Services may name in annotations, as a comma list: the Nodes admit everything from the first
+    /// security group of a classic load balancer. Not a setting of the Go program.
+    pub ALLOWED_GROUPS: Vec<String> = "ServiceSecurityGroups", default_description("all security groups of the VPC");
     /// Family of Node addresses, `ipv4` or `ipv6`; given once for each, in the order in which addresses are reported.
     pub FAMILIES: String = "NodeIPFamilies", default_description("`ipv4`");
     /// Target of health checks of Services with `externalTrafficPolicy: Cluster`: the node port, or kube-proxy.
@@ -153,6 +156,8 @@ pub struct Config {
     /// If set, security groups of Nodes admit load balancers.
     pub has_node_rules: bool,
     pub elb_security_group: Option<String>,
+    /// IDs of the security groups that Services may name; `None` is without limit.
+    pub allowed_groups: Option<Vec<String>>,
     pub families: Vec<Family>,
     /// Port and path of kube-proxy's health check in mode `Shared`.
     pub shared_probe: Option<(u16, String)>,
@@ -194,6 +199,7 @@ impl Config {
             cluster_id: id.or(legacy),
             has_node_rules: !file.flag(&NO_NODE_RULES),
             elb_security_group: file.get(&ELB_GROUP),
+            allowed_groups: file.get(&ALLOWED_GROUPS),
             families: families(&mut file),
             shared_probe: file.get(&PROBE_MODE).unwrap_or_default().then_some(probe),
             topology_types: Regex::new(&types).map_err(|error| Error::invalid(error.to_string()))?,

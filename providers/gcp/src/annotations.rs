@@ -26,12 +26,15 @@ provider_kit::declare! {
     /// Clients of other regions reach an internal load balancer.
     pub GLOBAL_ACCESS: bool = "networking.gke.io/internal-load-balancer-allow-global-access", kind(TRUE), default("false");
     /// Name of the subnetwork of an internal load balancer's address.
-    pub SUBNET: String = "networking.gke.io/internal-load-balancer-subnet", default_description("the cluster's subnetwork");
+    pub SUBNET: String = "networking.gke.io/internal-load-balancer-subnet", default_description("the cluster's subnetwork"),
+        reaches("use any subnetwork of the region");
     /// Shares the backend service with other internal load balancers. Not with `externalTrafficPolicy: Local`.
     pub SHARE: bool = "alpha.cloud.google.com/load-balancer-backend-share", kind(TRUE), default("false"),
-        aliases(&["cloud.google.com/load-balancer-backend-share"]);
+        aliases(&["cloud.google.com/load-balancer-backend-share"]),
+        reaches("use the backend service of other Services that share theirs");
     /// Network tier of an external load balancer.
-    pub NETWORK_TIER: String = "cloud.google.com/network-tier", kind(TIERS), default_description("the project's");
+    pub NETWORK_TIER: String = "cloud.google.com/network-tier", kind(TIERS), default_description("the project's"),
+        reaches("pay for the Premium tier");
     /// `enabled`: another controller serves the Service.
     pub RBS: bool = "cloud.google.com/l4-rbs", kind(ENABLED), default_description("`--enable-rbs-default-l4-netlb`");
 }

@@ -57,42 +57,54 @@ provider_kit::declare! {
     pub ALL: "loadbalancer.openstack.org/";
 
     /// Name of a `[LoadBalancerClass "name"]` in the configuration, which has the networks and subnets.
-    pub CLASS: String = "class";
+    pub CLASS: String = "class",
+        reaches("use any class of the configuration");
     /// ID of the network of floating IPs; applies only if the class has none.
-    pub FLOATING_NETWORK_ID: String = "floating-network-id", fallback(&keys::FLOATING_NETWORK_ID), default_description("`floating-network-id`, else the first external one");
+    pub FLOATING_NETWORK_ID: String = "floating-network-id", fallback(&keys::FLOATING_NETWORK_ID), default_description("`floating-network-id`, else the first external one"),
+        reaches("use any external network of the project");
     /// ID of the subnet of the floating IP, which must be in that network. Applies, like the next two, only if the
     /// class has none of the three.
-    pub FLOATING_SUBNET_ID: String = "floating-subnet-id", default_description("`floating-subnet-id`");
+    pub FLOATING_SUBNET_ID: String = "floating-subnet-id", default_description("`floating-subnet-id`"),
+        reaches("use any subnet of the external network");
     /// Name of the subnet of the floating IP: a glob, or `~` and a regular expression; a leading `!` negates it.
-    pub FLOATING_SUBNET: String = "floating-subnet", default_description("`floating-subnet`");
+    pub FLOATING_SUBNET: String = "floating-subnet", default_description("`floating-subnet`"),
+        reaches("use any subnet of the external network");
     /// Tags of the subnet of the floating IP (a comma list), one of which it must have; after `&`, all of them. A
     /// leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
-    pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", default_description("`floating-subnet-tags`");
+    pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", default_description("`floating-subnet-tags`"),
+        reaches("use any subnet of the external network");
     /// ID of the subnet of the VIP. Applies at creation; the class takes precedence unless the load balancer is
     /// internal.
-    pub SUBNET_ID: String = "subnet-id", fallback(&keys::CLASS_SUBNET_ID), default_description("the class, `subnet-id`, else the subnet of the first Node");
+    pub SUBNET_ID: String = "subnet-id", fallback(&keys::CLASS_SUBNET_ID), default_description("the class, `subnet-id`, else the subnet of the first Node"),
+        reaches("use any subnet that the project can use");
     /// ID of the network of the VIP. Applies at creation; the class takes precedence unless the load balancer is
     /// internal.
-    pub NETWORK_ID: String = "network-id", fallback(&keys::CLASS_NETWORK_ID), default_description("the class, `network-id`");
+    pub NETWORK_ID: String = "network-id", fallback(&keys::CLASS_NETWORK_ID), default_description("the class, `network-id`"),
+        reaches("use any network that the project can use");
     /// ID of the subnet of members.
-    pub MEMBER_SUBNET_ID: String = "member-subnet-id", fallback(&keys::CLASS_MEMBER_SUBNET_ID), default_description("the class, `member-subnet-id`, else the subnet of the VIP");
+    pub MEMBER_SUBNET_ID: String = "member-subnet-id", fallback(&keys::CLASS_MEMBER_SUBNET_ID), default_description("the class, `member-subnet-id`, else the subnet of the VIP"),
+        reaches("send traffic to members by any subnet that the project can use");
     /// ID of a Neutron port that becomes the port of the VIP; subnet and network are then ignored. Applies at creation.
-    pub PORT_ID: String = "port-id";
+    pub PORT_ID: String = "port-id",
+        reaches("use any free Neutron port of the project, with its address");
     /// ID of the load balancer. The controller sets it. Set it yourself on another Service to share the load balancer.
-    pub LOAD_BALANCER_ID: String = "load-balancer-id";
+    pub LOAD_BALANCER_ID: String = "load-balancer-id",
+        reaches("share any load balancer of the project: add listeners to it, beside those of others");
     /// Address that the Service's status shows. The controller sets it.
     pub LOAD_BALANCER_ADDRESS: String = "load-balancer-address";
     /// Name that the Service's status shows instead of addresses.
     pub HOSTNAME: String = "hostname";
     /// Keeps the floating IP when the Service is deleted.
-    pub KEEP_FLOATINGIP: bool = "keep-floatingip", kind(TRUTH), default("false"), lenient();
+    pub KEEP_FLOATINGIP: bool = "keep-floatingip", kind(TRUTH), default("false"), lenient(),
+        reaches("leave a billed floating IP behind");
     /// Sends the client's address to members by the PROXY protocol, which members must expect. Not together with
     /// `x-forwarded-for`.
     pub PROXY_PROTOCOL: ProxyProtocol = "proxy-protocol", default("false"), lenient();
     /// Creates HTTP listeners, which send the client's address to members in the header `X-Forwarded-For`.
     pub X_FORWARDED_FOR: bool = "x-forwarded-for", kind(TRUTH), default("false"), lenient();
     /// Reference of a container or secret in Barbican, with which listeners terminate TLS.
-    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", fallback(&keys::DEFAULT_TLS_CONTAINER_REF);
+    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", fallback(&keys::DEFAULT_TLS_CONTAINER_REF),
+        reaches("use any secret of the project in Barbican");
     /// Maximum number of connections of a listener; `-1`: no limit.
     pub CONNECTION_LIMIT: i32 = "connection-limit", kind(Kind::number(-1, 2_147_483_647).verbatim()), default("-1"), lenient();
     /// Algorithm by which a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. An
@@ -108,9 +120,11 @@ provider_kit::declare! {
     /// Time in milliseconds to wait for more data to inspect.
     pub TIMEOUT_TCP_INSPECT: u64 = "timeout-tcp-inspect", kind(MILLISECONDS), default("0"), lenient();
     /// Octavia flavor of the load balancer. Applies at creation. Not with `ovn`.
-    pub FLAVOR_ID: String = "flavor-id", fallback(&keys::FLAVOR_ID);
+    pub FLAVOR_ID: String = "flavor-id", fallback(&keys::FLAVOR_ID),
+        reaches("pay for any flavor");
     /// Octavia availability zone of the load balancer. Applies at creation. Not with `ovn`.
-    pub AVAILABILITY_ZONE: String = "availability-zone", fallback(&keys::AVAILABILITY_ZONE);
+    pub AVAILABILITY_ZONE: String = "availability-zone", fallback(&keys::AVAILABILITY_ZONE),
+        reaches("use any availability zone");
     /// Creates health monitors for members.
     pub ENABLE_HEALTH_MONITOR: bool = "enable-health-monitor", kind(TRUTH), default_description("`create-monitor`"), lenient();
     /// Interval between two health checks of a member.

@@ -158,8 +158,9 @@ fn position(words: &mut Words<'_>, text: &str, any_case: bool) -> Option<usize> 
     words.enumerate().find(|(_, word)| is_it(word)).map(|(at, _)| at)
 }
 
+/// Returns the end of a message. A message cannot show the empty text.
 fn one_of(words: &mut Words<'_>) -> String {
-    format!("one of {}", joined(words, ""))
+    format!("one of {}", joined(&mut words.filter(|word| !word.is_empty()), ""))
 }
 
 fn joined(words: &mut Words<'_>, quote: &str) -> String {

@@ -26,6 +26,8 @@ pub(super) struct BalancerSync {
     /// If set, the Service's annotations follow the load balancer.
     annotates: bool,
     is_locked: bool,
+    /// If set, the Service was read again before the deletion.
+    is_rechecked: bool,
     /// The operations of the last plan that was carried out.
     planned: Vec<Operation>,
     /// Operations that the cloud accepted but does not show. They are not sent again, so that they do not block other
@@ -50,6 +52,8 @@ enum Stage {
     LockedToSettle(Next),
     Ready(ResourceSource, Next),
     Sent(Vec<Operation>),
+    /// The Service is read again before the load balancer that it leaves is deleted.
+    Rechecked(Vec<Operation>),
 }
 
 /// The step after the cloud has finished its work.
@@ -69,6 +73,8 @@ pub(super) enum Ending {
     NotFound,
     /// The load balancer is protected, and stays.
     Protected,
+    /// The load balancer stays, because the Service does not leave it any more.
+    Kept,
 }
 
 /// The next action; `None` when the goal is reached.
@@ -82,6 +88,7 @@ impl BalancerSync {
             actual,
             annotates,
             is_locked: false,
+            is_rechecked: false,
             planned: Vec::new(),
             ineffective: Vec::new(),
             plans: 0,
@@ -130,6 +137,11 @@ impl BalancerSync {
                 self.proceed(next, context)
             }
             (Stage::Sent(operations), Answer::Sent(step)) => self.sent(&operations, step, context),
+            (Stage::Rechecked(operations), Answer::Rechecked(true)) => self.follow(Next::Send(operations), context),
+            (Stage::Rechecked(_), Answer::Rechecked(false)) => {
+                self.ending = Ending::Kept;
+                Ok(None)
+            }
             _ => Err(Error::other("a sync got an answer that its action does not have")),
         }
     }
@@ -208,12 +220,23 @@ impl BalancerSync {
             Next::Plan => self.plan(context),
             // A load balancer that no longer exists needs no further deletion.
             Next::Send(operations) if !operations.is_empty() && (self.actual.is_some() || !self.goal.deletes()) => {
+                if let Some(recheck) = self.recheck(context) {
+                    return self.await_answer(Stage::Rechecked(operations), recheck);
+                }
                 let send = Action::Send { actual: self.actual.clone(), operations: operations.clone() };
                 self.await_answer(Stage::Sent(operations), send)
             }
             Next::Send(_) if self.ineffective.is_empty() => Ok(None),
             Next::Send(_) => Err(self.not_shown(&self.ineffective, context)),
         }
+    }
+
+    /// Returns the action that reads the Service again, once, right before the load balancer that it leaves is deleted:
+    /// the user may have changed the Service while the new load balancer was created.
+    fn recheck(&mut self, context: &Context<'_>) -> Option<Action> {
+        let is_due = self.goal == SyncGoal::Superseded && !std::mem::replace(&mut self.is_rechecked, true);
+        let from = self.actual.clone().filter(|_| is_due)?;
+        Some(Action::Recheck { is_replaced: context.replaces(&from), from })
     }
 
     fn sent(&mut self, operations: &[Operation], step: Step<Shared>, context: &mut Context<'_>) -> Flow {

@@ -311,6 +311,18 @@ impl OwnershipResult {
         !self.surplus().is_empty() && is_elsewhere
     }
 
+    /// Returns the load balancer of another kind that the Service leaves in this very sync.
+    pub(super) fn changes_kind(&self) -> Option<&Shared> {
+        let is_new = self.choice != Choice::Found && self.of_its_kind().is_empty() && self.of_other_kinds > 0;
+        let carries = |actual: &&Shared| actual.graph.as_ref().is_none_or(|it| it.balancer_attributes().is_some());
+        self.ours.first().filter(carries).filter(|_| is_new)
+    }
+
+    /// Returns `true` if the load balancer to which the Service moves is one that was created for the move.
+    pub(super) fn creates(&self) -> bool {
+        self.choice != Choice::Found && (self.is_replacing || self.of_other_kinds > 0)
+    }
+
     /// Returns `true` if a certain read is needed before any change: the requested load balancer was not seen, or
     /// another Service may own it by now.
     pub(super) fn needs_certain_read(&self) -> bool {

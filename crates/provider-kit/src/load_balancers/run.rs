@@ -60,6 +60,10 @@ impl Run<'_> {
                     balancers.cache.read(&actual.id).await.map(Answer::Seen)
                 }
                 Action::Refresh(actual) => Ok(Answer::Seen(Some(actual))),
+                Action::Recheck { from, is_replaced } => {
+                    Ok(Answer::Rechecked(self.still_leaves(&from, is_replaced).await))
+                }
+                Action::Compare { kept, from } => self.serves_as_well(&kept, &from).await.map(Answer::Compared),
                 Action::Publish(actual) => self.publish(&actual).await.map(|()| Answer::Published),
                 Action::VerifyAbsence { is_confirmed: true } => balancers.read_again(identity).await.map(Answer::Found),
                 Action::VerifyAbsence { is_confirmed: false } => {

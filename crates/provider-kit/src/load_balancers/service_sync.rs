@@ -9,9 +9,10 @@ use cloud_provider::{Caches, Error, Result};
 use super::balancer_sync::{BalancerSync, Ending};
 use super::cloud::Replacement;
 use super::dyn_cloud::DynLoadBalancerCloud;
-use super::model::{ObservedLoadBalancer, ResourceGraph, Shared, State};
+use super::model::{ResourceGraph, Shared, State};
 use super::ownership::{Identity, OwnershipResult};
 use super::step::{Action, Answer, Context, Report};
+use super::sync_errors::{failed_twice, replaced_twice, unexpected, unhealthy, withdrawn};
 use super::sync_goal::SyncGoal;
 
 /// The number of attempts of a sync. Each attempt starts from the state of the cloud, because that state was not as
@@ -59,6 +60,18 @@ enum Phase {
     VerifyingAbsence {
         is_protected: bool,
     },
+    /// The Service is read again before it shows another load balancer.
+    Rechecking {
+        kept: Shared,
+        surplus: Vec<Shared>,
+        /// If set, the Service's move created the load balancer that is kept.
+        is_created: bool,
+    },
+    /// The health of targets is read before the Service shows a load balancer that was created for it.
+    Comparing {
+        kept: Shared,
+        surplus: Vec<Shared>,
+    },
     /// Surplus load balancers get our owner tags before one of them is deleted, in case the process ends in between.
     Tagging {
         kept: Shared,
@@ -79,7 +92,7 @@ enum Phase {
     },
     DeletingFailed(Shared),
     /// The load balancer is deleted before the one that replaces it is created.
-    DeletingReplaced,
+    DeletingReplaced(Shared),
 }
 
 /// The reason why an attempt ended.
@@ -143,6 +156,10 @@ impl<'a> ServiceSync<'a> {
                     Action::Done(Ok(None))
                 }
             },
+            (Phase::Rechecking { kept, surplus, is_created }, Ok(Answer::Rechecked(leaves))) => {
+                self.rechecked(kept, surplus, is_created, leaves)
+            }
+            (Phase::Comparing { kept, surplus }, Ok(Answer::Compared(serves))) => self.compared(kept, surplus, serves),
             (Phase::Publishing { kept, surplus }, Ok(Answer::Published)) => {
                 self.read_surplus(kept, surplus.into_iter())
             }
@@ -190,7 +207,7 @@ impl<'a> ServiceSync<'a> {
             Ok(Some(_)) if self.has_replaced => return Action::Done(Err(replaced_twice())),
             Ok(Some(old)) => {
                 self.has_replaced = true;
-                self.phase = Phase::DeletingReplaced;
+                self.phase = Phase::DeletingReplaced(Arc::clone(&old));
                 return self.begin(BalancerSync::new(SyncGoal::Superseded, Some(old), false));
             }
             Ok(None) => {}
@@ -224,6 +241,10 @@ impl<'a> ServiceSync<'a> {
     }
 
     fn ensure(&mut self, found: OwnershipResult, actual: Option<Shared>) -> Action {
+        if let Some(from) = found.changes_kind().filter(|_| self.goal == SyncGoal::Ensured) {
+            let changes = format!("kind: {} → {}", from.kind, self.context.identity.kind);
+            self.context.reports.push(Report::Replacing { from: Arc::clone(from), changes, interrupts: false });
+        }
         let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
         self.begin(BalancerSync::new(self.goal, actual, self.goal == SyncGoal::Ensured && !is_moving))
@@ -243,12 +264,47 @@ impl<'a> ServiceSync<'a> {
         }
         match actual {
             Some(kept) if !surplus.is_empty() => {
-                let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
-                let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
-                self.tag_surplus(kept, surplus, rest.into_iter())
+                let is_created = found.creates() && !kept.adopted && !self.context.identity.shows(&kept);
+                let from = surplus.iter().find(|actual| self.context.replaces(actual)).or_else(|| surplus.first());
+                let Some(from) = from.cloned() else { return Action::Done(Ok(Some(kept))) };
+                let is_replaced = self.context.replaces(&from);
+                self.phase = Phase::Rechecking { kept, surplus, is_created };
+                Action::Recheck { from, is_replaced }
             }
             actual => Action::Done(Ok(actual)),
         }
+    }
+
+    /// Continues after the Service was read again. A Service that was changed while its new load balancer was created,
+    /// and that does not leave the old one any more, keeps showing the old one.
+    fn rechecked(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
+        if let Some(from) = surplus.first().filter(|_| leaves && is_created).cloned() {
+            self.phase = Phase::Comparing { kept: Arc::clone(&kept), surplus };
+            return Action::Compare { kept, from };
+        }
+        self.moved(kept, surplus, is_created, leaves)
+    }
+
+    /// Moves traffic to the new load balancer, or leaves it where it is until a target of the new one is healthy.
+    fn compared(&mut self, kept: Shared, surplus: Vec<Shared>, serves: bool) -> Action {
+        if serves {
+            return self.moved(kept, surplus, true, true);
+        }
+        let error = unhealthy(&kept, &surplus);
+        self.serve_on(surplus.into_iter(), error.into())
+    }
+
+    fn moved(&mut self, kept: Shared, surplus: Vec<Shared>, is_created: bool, leaves: bool) -> Action {
+        if leaves {
+            let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
+            let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
+            return self.tag_surplus(kept, surplus, rest.into_iter());
+        }
+        // Nobody knows the address of the new load balancer: it is deleted when the Service has settled on the old one.
+        if is_created {
+            self.context.reports.push(Report::Superseded(vec![kept]));
+        }
+        Action::Done(Err(surplus.first().map_or_else(unexpected, |old| withdrawn(old))))
     }
 
     /// Serves a Service that moves from its old load balancers until the new one works.
@@ -369,14 +425,20 @@ impl<'a> ServiceSync<'a> {
                 self.next_own(rest, before.and(outcome), endings)
             }
             (Phase::Tagging { kept, surplus, rest }, Ok(_)) => self.tag_surplus(kept, surplus, rest),
+            // The next sync decides about both; nothing is deleted for a record that this sync has written.
+            (Phase::DeletingSurplus { kept, .. }, Ok(_)) if ending == Ending::Kept => {
+                self.context.reports.push(Report::Superseded(Vec::new()));
+                Action::Done(Ok(Some(kept)))
+            }
             (Phase::DeletingSurplus { kept, rest }, Ok(_)) => self.read_surplus(kept, rest),
             // A new load balancer that fails as well is not replaced again in this sync; the next sync starts from the
             // state of the cloud.
             (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
                 Action::Done(Err(failed_twice(&failed)))
             }
-            (Phase::DeletingFailed(_) | Phase::DeletingReplaced, Ok(_)) => self.find_again(),
-            (Phase::DeletingReplaced, Err(failure)) => Action::Done(Err(failure.error)),
+            (Phase::DeletingReplaced(old), Ok(_)) if ending == Ending::Kept => Action::Done(Err(withdrawn(&old))),
+            (Phase::DeletingFailed(_) | Phase::DeletingReplaced(_), Ok(_)) => self.find_again(),
+            (Phase::DeletingReplaced(_), Err(failure)) => Action::Done(Err(failure.error)),
             (Phase::DeletingFailed(_), Err(failure)) => Action::Done(Err(failure.error)),
             (_, Err(failure)) => self.retry(failure),
             (_, Ok(_)) => Action::Done(Err(unexpected())),
@@ -412,26 +474,4 @@ impl<'a> ServiceSync<'a> {
         self.phase = Phase::Finding;
         Action::Find { is_fresh: true }
     }
-}
-
-/// Returns the error for a load balancer that failed when it was created, like the one before it; both are deleted, so
-/// there is nothing to repair.
-fn failed_twice(failed: &ObservedLoadBalancer) -> Error {
-    let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
-    Error::other(format!(
-        "{} failed when it was created: {text}. It is deleted, like the one that was created before it; the next attempt \
-         creates another one",
-        failed.place()
-    ))
-}
-
-/// Returns the error for a load balancer that was to be replaced twice in one sync.
-fn replaced_twice() -> Error {
-    Error::other(
-        "the load balancer was replaced, and the new one must be replaced again; the next attempt reads it again",
-    )
-}
-
-fn unexpected() -> Error {
-    Error::other("a sync got an answer that its action does not have")
 }

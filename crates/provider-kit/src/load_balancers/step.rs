@@ -3,8 +3,9 @@
 use cloud_provider::{Caches, Plan, Result};
 
 use super::change::Step;
+use super::cloud::Replacement;
 use super::dyn_cloud::DynLoadBalancerCloud;
-use super::model::{ResourceGraph, Shared};
+use super::model::{ObservedLoadBalancer, ResourceGraph, Shared};
 use super::ownership::{Identity, OwnershipResult};
 use super::plan::Operation;
 use super::targets::Targets;
@@ -26,6 +27,11 @@ pub(super) enum Action {
     Read(Shared),
     /// Read the load balancer if its cached state is what this process wrote, and not what the cloud showed.
     Refresh(Shared),
+    /// Read the Service from the cache again, and decide if it still leaves `from`. If `is_replaced`, the Service leaves
+    /// it because the Service's settings require a replacement.
+    Recheck { from: Shared, is_replaced: bool },
+    /// Read the health of the targets of both load balancers, and decide if `kept` serves as well as `from`.
+    Compare { kept: Shared, from: Shared },
     /// Show the load balancer's address on the Service.
     Publish(Shared),
     /// Verify that the Service has no load balancer left; without a control read if the cloud confirmed the deletion.
@@ -42,6 +48,10 @@ pub(super) enum Answer {
     /// The answer to [`Action::Lock`], [`Action::Wait`], [`Action::Read`] and [`Action::Refresh`].
     Seen(Option<Shared>),
     Sent(Step<Shared>),
+    /// The answer to [`Action::Recheck`]: `true` if the Service still leaves the load balancer.
+    Rechecked(bool),
+    /// The answer to [`Action::Compare`]: `true` if traffic may move.
+    Compared(bool),
     Published,
 }
 
@@ -92,4 +102,13 @@ pub(super) struct Context<'a> {
     pub(super) is_announced: bool,
     /// Reports that are due before the next action.
     pub(super) reports: Vec<Report>,
+}
+
+impl Context<'_> {
+    /// Returns `true` if the Service's settings require that the load balancer is replaced, and the user permits it.
+    pub(super) fn replaces(&self, actual: &ObservedLoadBalancer) -> bool {
+        let replacement = |desired| self.cloud.replacement(desired, actual, self.identity);
+        let replacement = self.desired.as_ref().filter(|_| actual.graph.is_some()).map(replacement);
+        matches!(replacement, Some(Ok(Replacement::NewFirst(_) | Replacement::OldFirst(_))))
+    }
 }

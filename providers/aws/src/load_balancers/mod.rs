@@ -3,18 +3,21 @@
 mod admission;
 mod apply;
 mod groups;
+mod health;
 mod model;
 mod names;
 mod read;
 mod spec;
 mod subnets;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_protocol::Client;
-use cloud_provider::{Cluster, Error, Node, Result, Service, TargetIdentity, async_trait, default_load_balancer_name};
+use cloud_provider::{
+    Cluster, Error, Node, Result, Service, TargetHealth, TargetIdentity, async_trait, default_load_balancer_name,
+};
 use parking_lot::Mutex;
 use provider_kit::annotations::Parsed;
 use provider_kit::cached::Cached;
@@ -190,6 +193,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         self.cluster_name.get_or_init(|| cluster.name.clone());
         let legacy_owner = Some(default_load_balancer_name(service));
         Naming { legacy_owner, kind: spec::kind(service), ..Naming::of(service) }
+    }
+
+    async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        if observed.kind == NETWORK { self.health(observed).await.map(Some) } else { Ok(None) }
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {

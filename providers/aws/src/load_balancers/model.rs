@@ -53,7 +53,7 @@ wire! { "PascalCase";
     Tagged { #[serde(alias = "LoadBalancerName")] resource_arn: String, tags: Vec<Tag> }
     TargetDescription { target: Target, target_health: TargetHealth }
     Target { id: String, port: u16 }
-    TargetHealth { reason: String }
+    TargetHealth { state: String, reason: String }
     /// A load balancer of either kind. The zones of a classic one are texts.
     Balancer {
         load_balancer_arn: String, load_balancer_name: String, #[serde(rename = "DNSName")] dns_name: String, r#type: String,

@@ -115,6 +115,7 @@ impl Spec {
             warnings: Vec::new(),
         };
         spec.check(service, families, &mut annotations);
+        spec.check_groups(config, &mut annotations);
         if is_network && !config.has_nlb_groups && !spec.groups.is_empty() {
             let annotation = key::SECURITY_GROUPS.key();
             annotations.warning(format!(
@@ -126,6 +127,20 @@ impl Spec {
         let spec = Self { warnings: annotations.warnings().to_vec(), ..spec };
         let follows = !spec.selector.selects_all();
         annotations.parsed(spec).targets_follow_labels(follows)
+    }
+
+    /// Notes security groups that the configuration does not let Services use.
+    fn check_groups(&self, config: &Config, annotations: &mut Annotations<'_>) {
+        let Some(allowed) = &config.allowed_groups else { return };
+        for (annotation, groups) in [(&key::SECURITY_GROUPS, &self.groups), (&key::EXTRA_GROUPS, &self.extra_groups)] {
+            for group in groups.iter().filter(|group| !allowed.contains(group)) {
+                annotations.mistake(format!(
+                    "annotation {}: {group:?} is not one of the security groups that ServiceSecurityGroups allows ({})",
+                    annotation.key(),
+                    allowed.join(", ")
+                ));
+            }
+        }
     }
 
     /// Notes what contradicts itself, or what no load balancer of this kind can do.
@@ -460,12 +475,34 @@ mod tests {
     }
 
     #[test]
+    fn configuration_limits_the_security_groups_of_services() {
+        let text = "[Global]\nRegion = us-west-2\nServiceSecurityGroups = sg-1, sg-2\n";
+        let file = ConfigFile { path: "cloud.conf".to_owned(), text: text.to_owned() };
+        let config = Config::read(&Setup::of(file)).unwrap();
+        for (key, groups, is_allowed) in [
+            ("security-groups", "sg-2,sg-1", true),
+            ("security-groups", "sg-1,sg-3", false),
+            ("extra-security-groups", "sg-3", false),
+            ("extra-security-groups", "sg-2", true),
+        ] {
+            let service = json!({"metadata": {"uid": "u", "annotations": {format!("{PREFIX}{key}"): groups}}, "spec": {
+                "type": "LoadBalancer", "ports": [{"port": 443, "nodePort": 8080}]}});
+            let checked = Spec::of(&serde_json::from_value(service).unwrap(), &config).check();
+            assert_eq!(checked.is_ok(), is_allowed, "{key}: {groups}");
+            let names = |error: cloud_provider::Error| error.to_string().contains("\"sg-3\" is not one of");
+            assert!(checked.map_or_else(names, |()| true), "{key}: {groups}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_found_without_a_request() {
         let udp = json!({"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]});
         let shared = json!({"ports": [{"port": 53, "nodePort": 1}, {"port": 53, "protocol": "UDP", "nodePort": 2}]});
         let table = [
             ("ssl-cert=arn backend-protocol=bacon", json!({}), "backend-protocol"),
             ("healthcheck-timeout=1", json!({}), "healthcheck-timeout"),
+            ("internal=yes", json!({}), "is not one of true, 0.0.0.0/0, false"),
+            ("internal=False", json!({}), "aws-load-balancer-internal"),
             ("healthcheck-timeout=3.3", json!({}), "healthcheck-timeout"),
             ("proxy-protocol=yes", json!({}), "proxy-protocol"),
             ("type=nlb extra-security-groups", json!({}), "extra-security-groups"),
@@ -484,6 +521,8 @@ mod tests {
             let error = parsed(annotations, &spec).check().unwrap_err().to_string();
             assert!(error.contains(expected), "{annotations}: {error}");
         }
+        let error = parsed("internal=yes", &json!({})).check().unwrap_err().to_string();
+        assert!(!error.contains("false, "), "no empty item at the end of the list: {error}");
         for fine in
             ["type=external ssl-cert=arn proxy-protocol=yes", "type=nlb-ip extra-security-groups", "proxy-protocol=*"]
         {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, LoadBalancerWarning, Result};
 use provider_kit::load_balancers::{
     Applied, Change, ObservedLoadBalancer, Operation, ResourceGraph, ResourceKey, State,
 };
@@ -11,12 +11,13 @@ use provider_kit::transport::Call;
 use super::create::{CreatedResponse, body};
 use super::octavia::{BALANCERS, ID};
 use super::project::Project;
-use super::published::{is_published, lead_by};
+use super::published::{is_published, lead_by, status};
 use super::read::Whole;
 use super::requests::ObjectNames;
 use super::spec::ServiceSpec;
 use super::tags::{Share, balancer_id};
 use super::{floating_ip, rename, requests, security_group};
+use crate::annotations as key;
 use crate::keys::{CASCADE_DELETE, PROVIDER_REQUIRES_SERIAL_API_CALLS};
 
 /// Applies at least the first operation of a change.
@@ -99,7 +100,7 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
     let goes = |is_it: fn(&ResourceKey) -> bool| change.operations.iter().any(|it| it.deletes(is_it));
     let floating = match goes(|resource| matches!(resource, ResourceKey::CreatedAfter(_))) {
-        true => floating_ip::to_delete(project, change.identity, &vip_port(actual)).await?,
+        true => floating_ip::to_delete(project, change.identity, &actual.id, &vip_port(actual)).await?,
         false => None,
     };
     let mut groups = match goes(|resource| matches!(resource, ResourceKey::CreatedBefore(_))) {
@@ -148,6 +149,10 @@ async fn apply_floating_ip(
         return Ok(shown(outcome));
     }
     let (port, goes) = (setting("vip_port_id"), change.operations.iter().any(removes));
+    let is_internal = spec.as_ref().is_ok_and(|spec| spec.internal) && !change.identity.is_leaving();
+    if matches!(operation, Operation::Delete { .. }) && !goes && is_internal && is_published(change.identity.service) {
+        show_vip(project, change, actual, &setting("vip_address")).await?;
+    }
     let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes, spec).await?;
     if let Some(outcome) = &mut outcome {
         let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
@@ -158,6 +163,19 @@ async fn apply_floating_ip(
         }
     }
     Ok(shown(outcome))
+}
+
+/// Shows the VIP on a Service that becomes internal, and reports it, before the Service loses its floating IP.
+async fn show_vip(project: &Project, change: Change<'_>, actual: &ObservedLoadBalancer, vip: &str) -> Result<()> {
+    let text = format!(
+        "{} becomes internal (annotation {}): the Service shows {vip}, and then loses its floating IP, with the address",
+        actual.place(),
+        key::INTERNAL.key()
+    );
+    change.callbacks.warn(&LoadBalancerWarning::Replacing { text });
+    let mut internal = actual.clone();
+    lead_by(&mut internal, vip);
+    change.callbacks.publish(&status(&internal, change.identity.service, &project.config)).await
 }
 
 async fn apply_security_group(project: &Project, change: Change<'_>, operation: &Operation) -> Result<Applied> {

@@ -6,10 +6,11 @@ use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::octavia;
 use super::project::Project;
 use super::published::{addresses, has_or_requests_load_balancer};
 use super::spec::{FloatingSubnet, ServiceSpec};
-use super::tags::{Share, cut, full_name, legacy_tag};
+use super::tags::{LEGACY, Share, balancer_id, cut, full_name, legacy_tag};
 use crate::annotations as key;
 use crate::services::{Services, based_on};
 
@@ -32,8 +33,29 @@ pub(super) struct FloatingIp {
 }
 
 impl FloatingIp {
+    /// Returns `true` if this program or the Go cloud-controller-manager created the floating IP.
     fn is_ours(&self) -> bool {
         self.description.as_ref().is_some_and(|text| text.contains(OURS))
+    }
+
+    /// Returns `true` if the floating IP was created for the Service, or for the Service that the load balancer was created
+    /// for, which others shared. Another floating IP, such as one that was kept for another Service and that
+    /// `spec.loadBalancerIP` names, is never deleted.
+    ///
+    /// # Errors
+    /// Octavia's answer.
+    async fn is_of(&self, project: &Project, identity: &Identity<'_>, balancer: &str) -> Result<bool> {
+        let Some(text) = self.description.as_ref().filter(|_| self.is_ours()) else { return Ok(false) };
+        if text.contains(&description(identity.cluster, identity.service)) {
+            return Ok(true);
+        }
+        let created_for = text.split_once(OURS).and_then(|(_, rest)| rest.trim().split_once(" from cluster "));
+        let tag = created_for.and_then(|(service, cluster)| {
+            service.split_once('/').map(|(namespace, name)| format!("{LEGACY}{cluster}_{namespace}_{name}"))
+        });
+        let Some(tag) = tag.map(cut) else { return Ok(false) };
+        let balancer = project.balancer(balancer_id(balancer)).await?;
+        Ok(balancer.is_some_and(|balancer| octavia::text(&balancer, "name") == tag))
     }
 
     /// Returns the floating IP as a part of its load balancer.
@@ -79,12 +101,19 @@ pub(super) async fn of_port(services: &Services, port: &str) -> Result<Option<Fl
 ///
 /// # Errors
 /// Neutron's answer.
-pub(super) async fn to_delete(project: &Project, identity: &Identity<'_>, port: &str) -> Result<Option<String>> {
+pub(super) async fn to_delete(
+    project: &Project,
+    identity: &Identity<'_>,
+    balancer: &str,
+    port: &str,
+) -> Result<Option<String>> {
     if port.is_empty() || is_kept(identity.service) {
         return Ok(None);
     }
-    let found = of_port(&project.services, port).await?;
-    Ok(found.filter(FloatingIp::is_ours).map(|it| it.id))
+    match of_port(&project.services, port).await? {
+        Some(found) if found.is_of(project, identity, balancer).await? => Ok(Some(found.id)),
+        _ => Ok(None),
+    }
 }
 
 /// Reads the floating IPs that a deleted load balancer of the Service left behind: see [`unused`].
@@ -177,7 +206,7 @@ pub(super) async fn apply(
                 port => of_port(services, port).await?,
             };
             let Some(found) = found else { return Ok(None) };
-            if found.is_ours() && !is_kept(identity.service) {
+            if !is_kept(identity.service) && found.is_of(project, identity, &actual.id).await? {
                 services.network.remove(Call::delete("/floatingips/{id}", &[&found.id])).await?;
             } else if found.port.is_some() && !goes {
                 lead(services, &found, None).await?;

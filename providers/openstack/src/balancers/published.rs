@@ -60,7 +60,7 @@ pub(super) fn is_published(service: &Service) -> bool {
 }
 
 /// Returns `true` if the Service still has both annotations, address and ID, that the controller wrote for an earlier
-/// load balancer. A user sets only the ID.
+/// load balancer. The author of the Service can write them as well, so they prove no claim.
 pub(super) fn had_load_balancer(service: &Service) -> bool {
     is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
 }
@@ -70,10 +70,12 @@ pub(super) fn has_or_requests_load_balancer(service: &Service) -> bool {
     is_published(service) || key::LOAD_BALANCER_ID.text_on(service).is_some()
 }
 
-/// Returns the addresses that the Service shows.
+/// Returns the addresses that the Service shows. The annotation counts only beside a status, which the author of a
+/// Service cannot write: the status of a Service that is reached by a host name shows no address.
 pub(super) fn addresses(service: &Service) -> Vec<&str> {
     let shown = shown(service).iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty());
-    shown.chain(key::LOAD_BALANCER_ADDRESS.text_on(service)).collect()
+    let annotated = key::LOAD_BALANCER_ADDRESS.text_on(service).filter(|_| is_published(service));
+    shown.chain(annotated).collect()
 }
 
 #[cfg(test)]

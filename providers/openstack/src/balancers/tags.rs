@@ -12,7 +12,7 @@ use provider_kit::load_balancers::{Identity, OwnerTags};
 use serde_json::Value;
 
 use super::octavia::{text, texts};
-use super::published::had_load_balancer;
+use super::published::is_published;
 
 /// Prefix of the names and tags of the Go cloud-controller-manager.
 pub(super) const LEGACY: &str = "kube_service_";
@@ -136,9 +136,9 @@ impl Share {
         let legacy_owner_tag = identity.legacy_owner.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
             let ours = service_of(legacy_owner_tag);
-            // If this Service never had the load balancer, the tag belongs to a Service of the same name in another
-            // cluster.
-            let had_it = had_load_balancer(identity.service);
+            // If this Service never showed the load balancer, the tag belongs to a Service of the same name in another
+            // cluster. Only the status proves that: the author of a Service writes its annotations.
+            let had_it = is_published(identity.service);
             is_requested && had_it && ours.is_some() && view.legacy_owner_tag.as_deref().and_then(service_of) == ours
         };
         let found = all.iter().find(|view| view.is_of(identity)).or_else(|| all.iter().find(is_renamed));

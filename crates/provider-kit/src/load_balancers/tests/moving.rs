@@ -1,5 +1,6 @@
 //! Moves of a Service to another load balancer than the one that it has.
 
+use cloud_provider::names::ANNOTATION_SUPERSEDED;
 use cloud_provider::{
     Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncCallbacks,
     async_trait,
@@ -35,6 +36,7 @@ fn board(town: &Town) -> Board {
 }
 
 async fn ensure(town: &Town, service: &Service, board: &Board) -> Result<()> {
+    town.change(service);
     let request = LoadBalancerRequest { callbacks: board, ..town.request(service) };
     town.balancers.ensure(request).await.map(drop)
 }
@@ -206,6 +208,21 @@ async fn service_that_asks_for_another_kind_moves_to_a_new_load_balancer() {
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_kind_that_the_user_takes_back_meanwhile_keeps_the_old_load_balancer() {
+    let (town, service) = changing_kind().await;
+    let mut back = service.clone();
+    back.metadata.annotations.as_mut().unwrap().remove("network");
+    town.change(&back);
+    let board = board(&town);
+    let request = LoadBalancerRequest { callbacks: &board, ..town.request(&service) };
+    town.balancers.ensure(request).await.unwrap_err();
+    assert_eq!((ids(&town), board.shown.lock().len()), (vec!["lb-1".to_owned(), "lb-2".to_owned()], 0));
+    back.metadata.annotations.get_or_insert_default().insert(ANNOTATION_SUPERSEDED.to_owned(), "lb-2".to_owned());
+    ensure(&town, &back, &board).await.unwrap();
+    assert_eq!(ids(&town), ["lb-1"]);
 }
 
 #[tokio::test(start_paused = true)]

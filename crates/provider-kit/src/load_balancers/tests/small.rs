@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{AdoptableTag, Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{
+    AdoptableTag, Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait,
+};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{
@@ -19,6 +21,8 @@ use crate::paging::ListResult;
 pub(super) const NETWORK: &str = "network";
 /// Setting of the load balancer that counts only when it is created.
 pub(super) const ZONE: &str = "zone";
+/// Annotation of a Service that permits no replacement.
+pub(super) const REFUSES_REPLACEMENT: &str = "refuses-replacement";
 /// Setting of the load balancer that the cloud ignores.
 pub(super) const IGNORED: &str = "ignored";
 
@@ -49,6 +53,8 @@ pub(super) struct State {
     /// If set, another zone needs another load balancer; if the inner value is set, the old one is deleted first.
     pub(super) replaces: Option<bool>,
     pub(super) names_are_not_unique: bool,
+    /// The health of the targets of load balancers, by the load balancer's ID.
+    pub(super) health: BTreeMap<String, bool>,
     /// Resources that were deleted with a load balancer, as the operations name them.
     pub(super) deleted: Vec<String>,
     /// Reported moves: UID, from and to.
@@ -216,14 +222,16 @@ impl LoadBalancerCloud for Small {
         &self,
         desired: &ResourceGraph,
         observed: &ObservedLoadBalancer,
-        _service: &Service,
+        service: &Service,
         (): &(),
     ) -> Result<Replacement> {
+        let is_refused = service.metadata.annotations.iter().any(|it| it.contains_key(REFUSES_REPLACEMENT));
         let zone = |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
         let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
         let changes = format!("zone: {seen:?} → {wanted:?}");
         Ok(match self.state().replaces {
             _ if wanted.is_none() || wanted == seen => Replacement::None,
+            _ if is_refused => return Err(Error::invalid(changes)),
             Some(false) => Replacement::NewFirst(changes),
             Some(true) => Replacement::OldFirst(changes),
             None => return Err(Error::invalid(changes)),
@@ -307,6 +315,11 @@ impl LoadBalancerCloud for Small {
         }
         let found = state.balancers.remove(id).filter(|_| !state.vanishing.contains(id));
         Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
+    }
+
+    async fn target_health(&self, actual: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        let health = self.state().health.get(&actual.id).copied();
+        Ok(health.map(|is_healthy| [("a".to_owned(), TargetHealth { is_healthy, detail: String::new() })].into()))
     }
 
     fn published(&self, actual: &ObservedLoadBalancer, service: &Service, (): &()) -> Published {
@@ -395,6 +408,13 @@ impl Town {
 
     pub(super) fn want(&self, uid: &str, wanted: ResourceGraph) {
         self.cloud.state().wanted.insert(uid.into(), wanted);
+    }
+
+    /// Puts the Service into the cluster's cache, as a user has changed it.
+    pub(super) fn change(&self, service: &Service) {
+        let mut services = self.cached.services.lock();
+        services.retain(|it| it.metadata.uid != service.metadata.uid);
+        services.push(Arc::new(service.clone()));
     }
 
     pub(super) fn owner_tags(&self, uid: &str) -> OwnerTags {

@@ -201,6 +201,8 @@ impl Cloud {
                 | Action::Read(actual)
                 | Action::Refresh(actual) => Ok(Answer::Seen(self.seen(&actual.id))),
                 Action::Publish(_) => Ok(Answer::Published),
+                Action::Recheck { .. } => Ok(Answer::Rechecked(true)),
+                Action::Compare { .. } => Ok(Answer::Compared(true)),
                 Action::Done(outcome) => {
                     if let (Ok(Some(actual)), SyncGoal::Ensured) = (&outcome, goal) {
                         self.shown = vec![actual.id.clone()];

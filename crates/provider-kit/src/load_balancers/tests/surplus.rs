@@ -8,22 +8,33 @@ use cloud_provider::{
 use parking_lot::Mutex;
 
 use super::super::{Attributes, OwnerTags, ResourceGraph};
-use super::small::{Town, ZONE, with_targets};
+use super::small::{REFUSES_REPLACEMENT, Town, ZONE, with_targets};
 
 /// Records warnings, annotations and the published addresses; refuses to publish if `is_away`.
 #[derive(Default)]
-struct Recorder {
+struct Recorder<'a> {
     is_away: bool,
+    /// The report at which the user does something, with what the user does.
+    user: Option<(&'static str, &'a (dyn Fn() + Send + Sync))>,
     warnings: Mutex<Vec<String>>,
     annotations: Mutex<Vec<(String, Option<String>)>>,
     published: Mutex<Vec<String>>,
 }
 
+impl Recorder<'_> {
+    fn let_user_act(&self, report: &str) {
+        self.user.iter().filter(|(at, _)| *at == report).for_each(|(_, act)| act());
+    }
+}
+
 #[async_trait]
-impl SyncCallbacks for Recorder {
-    fn on_plan(&self, _plan: &Plan) {}
+impl SyncCallbacks for Recorder<'_> {
+    fn on_plan(&self, _plan: &Plan) {
+        self.let_user_act("plan");
+    }
 
     fn warn(&self, warning: &LoadBalancerWarning) {
+        self.let_user_act("warning");
         self.warnings.lock().push(warning.text().to_owned());
     }
 
@@ -35,12 +46,14 @@ impl SyncCallbacks for Recorder {
         if self.is_away {
             return Err(Error::other("the API server is away"));
         }
+        self.let_user_act("status");
         self.published.lock().extend(status.ingress.iter().flatten().filter_map(|it| it.ip.clone()));
         Ok(())
     }
 }
 
-async fn ensure(town: &Town, service: &Service, recorder: &Recorder) -> Result<()> {
+async fn ensure(town: &Town, service: &Service, recorder: &Recorder<'_>) -> Result<()> {
+    town.change(service);
     let request = LoadBalancerRequest { callbacks: recorder, ..town.request(service) };
     town.balancers.ensure(request).await.map(drop)
 }
@@ -214,6 +227,118 @@ async fn replacement_that_ends_in_between_is_finished_after_a_restart() {
     town.restart();
     ensure(&town, &service, &Recorder::default()).await.unwrap();
     assert_eq!(ids(&town), ["lb-2"], "no third one is created");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_that_the_user_takes_back_meanwhile_keeps_the_old_load_balancer() {
+    for reverts in [false, true] {
+        let (town, service) = in_zone_a(false).await;
+        town.want("s1", in_zone("b", &["a"]));
+        let mut changed = service.clone();
+        annotate(&mut changed, if reverts { "any" } else { REFUSES_REPLACEMENT }, "");
+        let act = || {
+            town.change(&changed);
+            if reverts {
+                town.want("s1", in_zone("a", &["a"]));
+            }
+        };
+        let recorder = Recorder { user: Some(("plan", &act)), ..Recorder::default() };
+        let error = ensure(&town, &service, &recorder).await.unwrap_err();
+        assert!(error.to_string().contains("lb-1") && error.to_string().contains("no longer permits"), "{error}");
+        assert_eq!((ids(&town), recorder.published.lock().len()), (vec!["lb-1".to_owned(), "lb-2".to_owned()], 0));
+        let last = recorder.annotations.lock().last().cloned();
+        assert_eq!(last, Some((ANNOTATION_SUPERSEDED.to_owned(), Some("lb-2".to_owned()))));
+        // The next sync starts from the Service as it is now, with the record.
+        annotate(&mut changed, ANNOTATION_SUPERSEDED, "lb-2");
+        town.change(&changed);
+        if !reverts {
+            let error = ensure(&town, &changed, &Recorder::default()).await.unwrap_err();
+            assert!(error.is_invalid(), "{error}");
+            assert_eq!(ids(&town), ["lb-1", "lb-2"]);
+            town.want("s1", in_zone("a", &["a"]));
+        }
+        ensure(&town, &changed, &Recorder::default()).await.unwrap();
+        assert_eq!(ids(&town), ["lb-1"], "the Service keeps the address that it shows");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_kind_is_reported_before_anything_is_created() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    shows(&mut service, "192.0.2.1");
+    annotate(&mut service, "network", "");
+    let recorder = Recorder::default();
+    ensure(&town, &service, &recorder).await.unwrap();
+    let warnings = recorder.warnings.lock().clone();
+    assert!(warnings.len() == 1 && warnings[0].contains("kind:") && warnings[0].contains("lb-1"), "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_waits_until_a_target_of_the_new_load_balancer_is_healthy() {
+    let (mut town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    town.cloud.state().health = [("lb-1".to_owned(), true), ("lb-2".to_owned(), false)].into();
+    let recorder = Recorder::default();
+    for _ in 0..2 {
+        let error = ensure(&town, &service, &recorder).await.unwrap_err();
+        assert!(error.retry_after().is_some() && error.to_string().contains("no target of"), "{error}");
+        assert_eq!((ids(&town), recorder.published.lock().len()), (vec!["lb-1".to_owned(), "lb-2".to_owned()], 0));
+        town.restart();
+    }
+    town.cloud.state().health.insert("lb-2".to_owned(), true);
+    ensure(&town, &service, &recorder).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_of_a_load_balancer_without_healthy_targets_waits_for_none() {
+    let (town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    town.cloud.state().health = [("lb-1".to_owned(), false), ("lb-2".to_owned(), false)].into();
+    ensure(&town, &service, &Recorder::default()).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_goes_on_if_the_user_changes_something_else_meanwhile() {
+    let (town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    let mut changed = service.clone();
+    annotate(&mut changed, "any", "");
+    let act = || town.change(&changed);
+    ensure(&town, &service, &Recorder { user: Some(("plan", &act)), ..Recorder::default() }).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_that_the_user_takes_back_after_the_new_address_is_shown_deletes_nothing() {
+    let (mut town, service) = in_zone_a(false).await;
+    town.want("s1", in_zone("b", &["a"]));
+    let mut changed = service.clone();
+    annotate(&mut changed, REFUSES_REPLACEMENT, "");
+    let act = || town.change(&changed);
+    let recorder = Recorder { user: Some(("status", &act)), ..Recorder::default() };
+    ensure(&town, &service, &recorder).await.unwrap();
+    assert_eq!(ids(&town), ["lb-1", "lb-2"]);
+    let last = recorder.annotations.lock().last().cloned();
+    assert_eq!(last, Some((ANNOTATION_SUPERSEDED.to_owned(), None)), "the old one is not recorded as left behind");
+    shows(&mut changed, "192.0.2.2");
+    assert_twin_stays(&mut town, &changed, "lb-2", "taken back").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn interruption_that_the_user_takes_back_deletes_nothing() {
+    let (town, service) = in_zone_a(true).await;
+    town.want("s1", in_zone("b", &["a"]));
+    let mut changed = service.clone();
+    annotate(&mut changed, REFUSES_REPLACEMENT, "");
+    let act = || town.change(&changed);
+    let recorder = Recorder { user: Some(("warning", &act)), ..Recorder::default() };
+    let error = ensure(&town, &service, &recorder).await.unwrap_err();
+    assert!(error.to_string().contains("no longer permits"), "{error}");
+    assert_eq!(ids(&town), ["lb-1"]);
 }
 
 #[tokio::test(start_paused = true)]

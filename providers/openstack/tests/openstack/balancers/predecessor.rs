@@ -32,10 +32,23 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     }))
 }
 
-/// Sets the Service's annotations as the Go cloud-controller-manager does.
+/// Sets the Service's annotations and status as the Go cloud-controller-manager does.
 fn is_known_as(scene: &mut Scene, id: &str) {
     scene.annotate("web", "load-balancer-id", id);
     scene.annotate("web", "load-balancer-address", "10.6.0.99");
+    let status = json!({"loadBalancer": {"ingress": [{"ip": "10.6.0.99"}]}});
+    scene.service("web").status = Some(serde_json::from_value(status).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_alone_take_no_load_balancer_of_a_cluster_with_another_name() {
+    let mut scene = scene();
+    let tag = "kube_service_old_default_web";
+    let id = as_before(&scene, tag, &json!([tag]));
+    is_known_as(&mut scene, &id);
+    scene.service("web").status = None;
+    scene.refused("web").await;
+    assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
 fn scene() -> Scene {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cloud_provider::{
     Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, EventSubject, Events, KubernetesApi,
-    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result, Service, Setup, SyncCallbacks,
-    async_trait,
+    LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Node, Plan, Result, Service, Setup,
+    SyncCallbacks, async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
 use parking_lot::Mutex;
@@ -61,6 +61,8 @@ struct Annotating {
     asked: Mutex<BTreeMap<&'static str, Option<String>>>,
     waits: AtomicUsize,
     published: Mutex<Option<LoadBalancerStatus>>,
+    warnings: Mutex<Vec<String>>,
+    refuses_status: bool,
 }
 
 #[async_trait]
@@ -70,8 +72,14 @@ impl SyncCallbacks for Annotating {
         self.asked.lock().insert(key, value);
     }
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
+        if self.refuses_status {
+            return Err(Error::other("the API server is away"));
+        }
         *self.published.lock() = Some(status.clone());
         Ok(())
+    }
+    fn warn(&self, warning: &LoadBalancerWarning) {
+        self.warnings.lock().push(warning.text().to_owned());
     }
     fn release_permit(&self) {
         self.waits.fetch_add(1, Ordering::Relaxed);
@@ -90,6 +98,10 @@ pub(crate) struct Scene {
     pub(crate) waits: usize,
     /// Time after which the process ends in the next [`ensure`](Self::ensure); `None`: never.
     pub(crate) lifetime: Option<Duration>,
+    /// If set, no address can be written to a Service during a sync.
+    pub(crate) refuses_status: bool,
+    /// Warnings of the last [`ensure`](Self::ensure).
+    pub(crate) warnings: Vec<String>,
     conf: String,
     heard: Arc<Heard>,
     caches: Arc<Listed>,
@@ -116,6 +128,8 @@ impl Scene {
             services: BTreeMap::new(),
             waits: 0,
             lifetime: None,
+            refuses_status: false,
+            warnings: Vec::new(),
             conf: String::new(),
             heard: Arc::default(),
             caches: Arc::default(),
@@ -211,7 +225,7 @@ impl Scene {
     /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
-        let callbacks = Annotating::default();
+        let callbacks = Annotating { refuses_status: self.refuses_status, ..Annotating::default() };
         let request =
             LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &callbacks };
         // The finalizer comes before the first request.
@@ -225,6 +239,7 @@ impl Scene {
             },
         };
         self.waits = callbacks.waits.load(Ordering::Relaxed);
+        self.warnings = callbacks.warnings.into_inner();
         let published = callbacks.published.into_inner();
         if is_alive || published.is_some() {
             for (key, value) in callbacks.asked.into_inner() {

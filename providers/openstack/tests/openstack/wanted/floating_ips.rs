@@ -168,6 +168,43 @@ async fn a_kept_floating_ip_outlives_its_service() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn floating_ip_that_was_kept_for_another_service_or_cluster_is_given_back() {
+    for owner in ["default/other from cluster kubernetes", "default/web from cluster elsewhere"] {
+        for becomes_internal in [false, true] {
+            let mut scene = Scene::new();
+            let text = format!("Floating IP for Kubernetes external service {owner}");
+            let id = scene.fake.add_floating_ip(&scene.public, &text, None);
+            let named = address(&scene, &id);
+            spec(&mut scene, "loadBalancerIP", json!(named));
+            assert_eq!(scene.ensure("web").await, [&*named]);
+            if becomes_internal {
+                scene.annotate("web", INTERNAL, "true");
+                scene.service("web").spec.as_mut().unwrap().load_balancer_ip = None;
+                scene.ensure("web").await;
+            } else {
+                scene.delete("web").await;
+            }
+            assert_eq!((&only(&scene)["id"], &only(&scene)["port_id"]), (&json!(id), &Value::Null), "{owner}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_shows_its_vip_before_it_loses_its_floating_ip() {
+    let mut scene = Scene::new();
+    scene.ensure("web").await;
+    scene.annotate("web", INTERNAL, "true");
+    scene.refuses_status = true;
+    scene.refused("web").await;
+    assert_eq!(scene.fake.floating_ips().len(), 1, "the address that the Service shows stays");
+    scene.refuses_status = false;
+    let vip = scene.ensure("web").await;
+    assert_eq!(vip, [scene.balancer()["vip_address"].as_str().unwrap()]);
+    assert!(scene.warnings.iter().any(|text| text.contains("becomes internal")), "{:?}", scene.warnings);
+    assert!(scene.fake.floating_ips().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn subnets_that_fit_are_tried_in_turn() {
     let mut scene = Scene::new();
     let public = scene.public.id.clone();
