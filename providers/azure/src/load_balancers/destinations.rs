@@ -37,11 +37,17 @@ pub(super) struct SecurityChange<'a> {
 
 impl AzureLoadBalancers {
     /// Notes the addresses to which the security rules of a Service lead, and returns those beside its frontends'.
-    pub(super) fn note_destinations(&self, owner: &str, spec: &Spec, nodes: &[Arc<Node>]) -> BTreeSet<IpAddr> {
+    pub(super) fn note_destinations(
+        &self,
+        owner: &str,
+        service: &Service,
+        spec: &Spec,
+        nodes: &[Arc<Node>],
+    ) -> BTreeSet<IpAddr> {
         let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
         let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
-        let further: BTreeSet<IpAddr> =
-            spec.additional.iter().copied().chain(to_nodes.iter().flat_map(of_family)).collect();
+        let additional = self.additional(service, spec);
+        let further: BTreeSet<IpAddr> = additional.into_iter().chain(to_nodes.iter().flat_map(of_family)).collect();
         let mut all = self.further.lock();
         let known = all.entry(owner.to_owned()).or_default();
         known.former.append(&mut known.further);
@@ -57,7 +63,7 @@ impl AzureLoadBalancers {
         }
         let mut nodes = self.usable(&self.nodes());
         nodes.retain(|node| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none());
-        self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
+        self.note_destinations(owner, service, &Spec::of(service, &self.config()).spec, &nodes);
     }
 
     /// Returns the addresses to which the security rules of a Service lead.
