@@ -79,6 +79,7 @@ struct LoadBalancerSection {
     security_list_management_mode: Option<String>,
     disable_security_list_management: bool,
     security_lists: BTreeMap<String, String>,
+    secret_namespaces: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,6 +151,8 @@ pub struct Config {
     pub subnets: Vec<String>,
     pub security_mode: SecurityMode,
     pub security_lists: BTreeMap<String, String>,
+    /// Namespaces whose Secrets all Services may name; `*` stands for all.
+    pub secret_namespaces: Vec<String>,
     /// Requests per second, and their burst.
     pub reads: Option<(f64, u32)>,
     pub writes: Option<(f64, u32)>,
@@ -258,6 +261,7 @@ impl Config {
             subnets,
             security_mode: mode,
             security_lists: load_balancer.security_lists.clone(),
+            secret_namespaces: load_balancer.secret_namespaces.clone(),
             reads,
             writes,
             tags,
