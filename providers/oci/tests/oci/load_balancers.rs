@@ -653,6 +653,26 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn doctor_names_the_policy_statement_that_is_missing() {
+    for (route, statement, is_failure) in [
+        ("GET /instances", "to read instance-family in compartment id", true),
+        ("GET /networkSecurityGroups", "to manage network-security-groups in compartment id", false),
+        ("GET /loadBalancers", "to manage load-balancers in compartment id", false),
+        ("GET /networkLoadBalancers", "to manage network-load-balancers in compartment id", false),
+    ] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let fault = Fault::refused_as(route, 404, "NotAuthorizedOrNotFound", "not authorized, or not found");
+        harness.fake.fault_injector().fail(fault);
+        let findings = provider.diagnose().await;
+        let found: Vec<_> = findings.iter().filter(|it| it.severity != cloud_provider::Severity::Ok).collect();
+        assert_eq!(found.len(), 1, "{route}: {findings:?}");
+        assert!(format!("{:?}", found[0]).contains(statement), "{findings:?}");
+        assert_eq!(found[0].severity == cloud_provider::Severity::Failure, is_failure, "{route}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn missing_subnet_and_family_are_reported() {
     let harness = Harness::new();
     let provider = harness.started().await;
