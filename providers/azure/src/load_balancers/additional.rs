@@ -50,7 +50,7 @@ impl AzureLoadBalancers {
 }
 
 /// Returns `true` if the status of a Service has the address.
-fn shows(service: &Service, ip: IpAddr) -> bool {
+pub(super) fn shows(service: &Service, ip: IpAddr) -> bool {
     let ingress = service.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
     ingress.into_iter().flatten().any(|it| it.ip.as_deref().is_some_and(|text| text.parse() == Ok(ip)))
 }

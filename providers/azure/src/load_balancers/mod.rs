@@ -298,6 +298,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let nodes = self.usable(request.nodes);
         if input.scope != Scope::Targets {
             self.check_additional(request.service, spec)?;
+            self.check_denial(request.service, spec)?;
         }
         let further = self.note_destinations(&owner, request.service, spec, &nodes);
         let base = self.place(request.service, spec, kind).await?;

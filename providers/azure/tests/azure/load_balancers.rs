@@ -183,7 +183,10 @@ async fn further_addresses_are_limited_to_the_ranges_of_the_configuration() {
 
 #[tokio::test(start_paused = true)]
 async fn mistakes_are_reported_with_their_remedy_before_any_request() {
-    let table: [(Pairs<'_>, Value, &str); 9] = [
+    let table: [(Pairs<'_>, Value, &str); 12] = [
+        (&[("azure-pip-tags", "ccm-rs-service=u")], Value::Null, "is reserved"),
+        (&[("azure-pip-tags", "Kubernetes-Cluster-Name=a")], Value::Null, "is reserved"),
+        (&[("azure-pip-tags", "team=web,SERVICE=shop/web")], Value::Null, "is reserved"),
         (&[("azure-load-balancer-tcp-idle-timeout", "3")], Value::Null, "azure-load-balancer-tcp-idle-timeout"),
         (
             &[
@@ -383,6 +386,42 @@ async fn private_link_service_follows_its_annotations_and_goes_before_its_fronte
         harness.ensure(&provider, &of(&[INTERNAL, create])).await.unwrap();
         harness.delete(&provider, &of(annotations)).await.unwrap();
         assert_eq!((shown(), harness.balancer("kubernetes-internal")), (Value::Null, Value::Null));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_whose_namespaces_and_names_join_to_one_text_have_pools_of_their_own() {
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let of = |namespace: &str, name: &str, port: u16| {
+        let mut service = service(name, &[port], &[], &local);
+        service.metadata.namespace = Some(namespace.to_owned());
+        service
+    };
+    // The name of the Go program is `a-b-c` for both.
+    let all = [of("a", "b-c", 80), of("a-b", "c", 25)];
+    for (is_first_alone, expected) in [(true, ["a-b-c", "a-b_c"]), (false, ["a-b_c", "a_b-c"])] {
+        let configured = json!([{"name": "kubernetes", "primaryVMSet": "one"}]);
+        let harness =
+            Harness::new(Form::Addresses).with(json!({ "multipleStandardLoadBalancerConfigurations": configured }));
+        let provider = harness.started().await;
+        let known = if is_first_alone { &all[..1] } else { &all[..] };
+        harness.ensure_among(&provider, &all[0], known).await.unwrap();
+        harness.ensure_among(&provider, &all[1], &all).await.unwrap();
+        let pools = |harness: &Harness| {
+            let shown = harness.balancer("kubernetes");
+            let mut names: Vec<_> =
+                list(&shown["properties"]["backendAddressPools"]).map(|it| text(&it["name"])).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(pools(&harness), expected, "{is_first_alone}");
+        harness.changes();
+        for it in &all {
+            harness.ensure_among(&provider, it, &all).await.unwrap();
+        }
+        assert_eq!((harness.changes(), pools(&harness)), (Vec::new(), expected.map(str::to_owned).into()));
+        harness.delete(&provider, &all[0]).await.unwrap();
+        assert_eq!(pools(&harness), ["a-b_c"], "the pool of the other Service stays");
     }
 }
 
