@@ -160,10 +160,10 @@ provider_kit::declare! {
         reaches("pay for up to 8192 Mbps of bandwidth");
     /// OCID of the subnet, or of the first of two in different availability domains.
     pub SUBNET1: String = "subnet1", default_description("`loadBalancer.subnet1`"),
-        reaches("use any subnet, and write rules for the ports of the Service to its security list unless the mode is NSG or None");
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// OCID of the second subnet.
     pub SUBNET2: String = "subnet2", default_description("`loadBalancer.subnet2`"),
-        reaches("use any subnet, and write rules for the ports of the Service to its security list unless the mode is NSG or None");
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// Ports of the Service that clients connect to with TLS.
     pub TLS_PORTS: Vec<u16> = "ssl-ports";
     /// Secret with the certificate for clients: `name`, or `namespace/name` with a namespace of
@@ -190,7 +190,7 @@ provider_kit::declare! {
     pub CHECK_INTERVAL: u32 = "health-check-interval", kind(Kind::number(1000, 1_800_000)), default("10000");
     /// Security lists that get rules.
     pub LIST_MODE: SecurityMode = "security-list-management-mode", default_description("`loadBalancer.securityListManagementMode`"), lenient(),
-        reaches("write rules for the ports of the Service to the security lists of the subnets");
+        reaches("have rules for the Service's ports written to the security lists of the subnets");
 }
 
 provider_kit::declare! {
@@ -201,7 +201,7 @@ provider_kit::declare! {
     pub NETWORK_INTERNAL: bool = "internal", default("false");
     /// OCID of the subnet.
     pub NETWORK_SUBNET: String = "subnet", default_description("`loadBalancer.subnet1`"),
-        reaches("use any subnet, and write rules for the ports of the Service to its security list unless the mode is NSG or None");
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// Sends the PROXY protocol, version 2.
     pub PPV2: bool = "is-ppv2-enabled", default("false"), lenient();
     /// Backends see the address of the client. Only with `externalTrafficPolicy: Local`.
@@ -222,10 +222,10 @@ provider_kit::declare! {
     pub NETWORK_POLICY: Word = "backend-policy", kind(NLB_POLICY), default("FIVE_TUPLE");
     /// OCIDs of network security groups of yours.
     pub NETWORK_GROUPS: GroupIds = "oci-network-security-groups",
-        reaches("put the load balancer into any network security group");
+        reaches("put the load balancer into any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Security lists that get rules.
     pub NETWORK_LIST_MODE: SecurityMode = "security-list-management-mode", default("None"),
-        reaches("write rules for the ports of the Service to the security lists of the subnets");
+        reaches("have rules for the Service's ports written to the security lists of the subnets");
     /// Freeform tags of a new network load balancer, instead of all tags of the configuration.
     pub NETWORK_FREEFORM: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM), aliases(&["oci-network-load-balancer.oraclecloud.com/freeform-tags"]),
         reaches("set any freeform tag that does not name an owner, by which policies of the tenancy may decide");
@@ -250,13 +250,13 @@ provider_kit::declare! {
     pub POLICY: Word = "loadbalancer-policy", kind(LB_POLICY), default("ROUND_ROBIN");
     /// OCIDs of network security groups of yours, for a load balancer.
     pub NETWORK_SECURITY_GROUPS: GroupIds = "oci-network-security-groups",
-        reaches("put the load balancer into any network security group");
+        reaches("put the load balancer into any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Rules that are written. Overrides `security-list-management-mode`.
     pub RULE_MODE: SecurityMode = "security-rule-management-mode", kind(RULE_MODES),
-        reaches("write rules for the ports of the Service to security lists or network security groups");
+        reaches("have rules for the Service's ports written to security lists or network security groups");
     /// OCIDs of network security groups of the Nodes, which get rules in mode `NSG`.
     pub BACKEND_GROUPS: GroupIds = "oci-backend-network-security-group", kind(ANY_GROUPS),
-        reaches("write rules for the node ports of the Service to any network security group that the principal may manage");
+        reaches("have rules for the Service's node ports written to any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Freeform tags of a new load balancer, instead of all tags of the configuration.
     pub FREEFORM_TAGS: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM),
         reaches("set any freeform tag that does not name an owner, by which policies of the tenancy may decide");

@@ -80,6 +80,8 @@ struct LoadBalancerSection {
     disable_security_list_management: bool,
     security_lists: BTreeMap<String, String>,
     secret_namespaces: Vec<String>,
+    allowed_subnets: Option<Vec<String>>,
+    allowed_security_groups: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -153,6 +155,10 @@ pub struct Config {
     pub security_lists: BTreeMap<String, String>,
     /// Namespaces whose Secrets all Services may name; `*` stands for all.
     pub secret_namespaces: Vec<String>,
+    /// Subnets that annotations may name beside those of the configuration; `None` for all.
+    pub allowed_subnets: Option<Vec<String>>,
+    /// Network security groups that annotations may name; `None` for all.
+    pub allowed_security_groups: Option<Vec<String>>,
     /// Requests per second, and their burst.
     pub reads: Option<(f64, u32)>,
     pub writes: Option<(f64, u32)>,
@@ -262,6 +268,8 @@ impl Config {
             security_mode: mode,
             security_lists: load_balancer.security_lists.clone(),
             secret_namespaces: load_balancer.secret_namespaces.clone(),
+            allowed_subnets: load_balancer.allowed_subnets.clone(),
+            allowed_security_groups: load_balancer.allowed_security_groups.clone(),
             reads,
             writes,
             tags,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::objects::Form;
 use super::spec::{Families, PortSpec};
-use crate::annotations::{self as key, LoadBalancerKind, SecurityMode};
+use crate::annotations::{self as key, GroupIds, LoadBalancerKind, SecurityMode};
 use crate::config::{Config, Tags};
 
 /// Freeform tags by which this program and the Go program know load balancers and network security groups.
@@ -199,9 +199,34 @@ impl Reader<'_> {
         let subnet =
             |at: usize, named: Option<&str>| named.map(str::to_owned).or_else(|| config.subnets.get(at).cloned());
         let named = annotations.map(|annotation| annotation.text_on(self.service));
+        let is_listed = |id: &str| config.allowed_subnets.as_ref().is_none_or(|all| all.iter().any(|it| it == id));
+        let is_refused = |id: &str| !is_listed(id) && !config.subnets.iter().any(|it| it == id);
+        for (annotation, id) in annotations.iter().zip(named).take(if self.is_network { 1 } else { 2 }) {
+            if let Some(id) = id.filter(|id| is_refused(id)) {
+                let key = annotation.key();
+                self.annotations.mistake(format!(
+                    "annotation {key}: {id} is not in loadBalancer.allowedSubnets of the configuration"
+                ));
+            }
+        }
         let mut subnets: Vec<_> = named.into_iter().enumerate().map(|(at, named)| subnet(at, named)).collect();
         subnets.truncate(if self.is_network { 1 } else { 2 });
         (subnets, named.map(|it| it.is_some()))
+    }
+
+    /// Returns the network security groups that an annotation names.
+    pub(super) fn groups(&mut self, annotation: &Annotation<GroupIds>, config: &Config) -> BTreeSet<String> {
+        let groups = self.annotations.get(annotation).unwrap_or_default().0;
+        let is_refused =
+            |id: &&String| config.allowed_security_groups.as_ref().is_some_and(|allowed| !allowed.contains(id));
+        let refused: Vec<_> = groups.iter().filter(is_refused).cloned().collect();
+        for id in refused {
+            let key = annotation.key();
+            self.annotations.mistake(format!(
+                "annotation {key}: {id} is not in loadBalancer.allowedSecurityGroups of the configuration"
+            ));
+        }
+        groups
     }
 
     /// Returns the ranges of clients; without any, all addresses of the Service's families.

@@ -653,6 +653,43 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn subnets_and_groups_of_annotations_are_limited_to_those_of_the_configuration() {
+    let harness = Harness::new();
+    let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+    let allowed = format!("loadBalancer:\n  allowedSubnets: [{NODE_SUBNET}]\n  allowedSecurityGroups: [mine]\n");
+    let text = text.replace("loadBalancer:\n", &allowed);
+    let provider = harness.started_with(text, &[], &in_process(harness.fake.router())).await;
+    let nlb = (KIND.to_owned(), "nlb");
+    let table = [
+        (vec![(format!("{LB}subnet1"), "theirs")], "subnet1: theirs is not in loadBalancer.allowedSubnets"),
+        (vec![(format!("{LB}subnet2"), "theirs")], "subnet2: theirs is not in loadBalancer.allowedSubnets"),
+        (vec![(format!("{NLB}subnet"), "theirs"), nlb.clone()], "subnet: theirs is not in loadBalancer.allowedSubnets"),
+        (
+            vec![(format!("{OCI}oci-network-security-groups"), "mine,theirs")],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+        (
+            vec![(format!("{OCI}oci-backend-network-security-group"), "theirs")],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+        (
+            vec![(format!("{NLB}oci-network-security-groups"), "theirs"), nlb],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+    ];
+    for (annotations, expected) in table {
+        let error = harness.ensure(&provider, &mut annotated(&annotations, json!({}))).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{expected}: {error}");
+    }
+    assert_eq!(harness.changes(), [""; 0]);
+    for subnet in [LB_SUBNET, NODE_SUBNET] {
+        let mut web = annotated(&[(format!("{LB}subnet1"), subnet)], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        harness.delete(&provider, &web).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn doctor_names_the_policy_statement_that_is_missing() {
     for (route, statement, is_failure) in [
         ("GET /instances", "to read instance-family in compartment id", true),
