@@ -102,7 +102,7 @@ provider_kit::declare! {
         reaches("admit any service tag of Azure to the Service");
     /// Adds a rule that denies all other traffic to the Service, if there are ranges.
     pub DENY_OTHERS: bool = "azure-deny-all-except-load-balancer-source-ranges", kind(STRICT_TRUTH), default("false"),
-        reaches("close other ports of an address that the Service shares, and of the Nodes if there is no floating address");
+        reaches("close all other ports of the Nodes, kubelets included, together with azure-disable-load-balancer-floating-ip");
     /// Leaves the security group alone.
     pub NO_SECURITY_RULES: bool = "azure-disable-load-balancer-nsg-rule", kind(TRUTH), default("false");
     /// Sends traffic to the node ports instead of the Service's address.
