@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+#[path = "architecture/json_writes.rs"]
+mod json_writes;
 #[path = "architecture/manager.rs"]
 mod manager;
 

@@ -103,7 +103,7 @@ impl ClusterView {
     /// *Other*, with the status, for a refusal; the errors of [`api`](Self::api).
     pub async fn list(&self, path: &str) -> Result<Vec<Value>> {
         let (status, mut answer) = self.get(path).await?;
-        match answer["items"].take() {
+        match crate::json_path::take(&mut answer, &["items"]) {
             Value::Array(items) if status.is_success() => Ok(items),
             _ => {
                 Err(Error::other(format!("GET {path} was answered {status}: allow the account to list these objects")))

@@ -146,7 +146,7 @@ impl Inner {
             let text = format!("{text}; allow get, list and watch of endpointslices");
             return Err(if status == StatusCode::FORBIDDEN { Error::unauthorized(text) } else { Error::other(text) });
         }
-        match list["items"].take() {
+        match crate::json_path::take(&mut list, &["items"]) {
             Value::Array(slices) if !slices.is_empty() => Ok(Some(slices)),
             _ => Ok(None),
         }

@@ -25,9 +25,14 @@ impl KeyPair {
     /// Reads the certificate and key of a Secret.
     ///
     /// # Errors
-    /// *Invalid*, if the Secret does not exist, or has no certificate or no key; the error of the Kubernetes API.
+    /// *Invalid*, if namespace or name cannot be those of a Secret, if the Secret does not exist, or if the Secret has no
+    /// certificate or no key; the error of the Kubernetes API.
     pub async fn read(cluster: &ClusterView, namespace: &str, name: &str) -> Result<Self> {
         let what = |text: &str| format!("Secret {namespace}/{name} {text}");
+        if !is_namespace(namespace) {
+            let text = format!("{namespace:?} is not the name of a namespace: lower-case letters, digits and `-`");
+            return Err(Error::invalid(text));
+        }
         if !is_object_name(name) {
             let text = format!("{name:?} is not the name of a Secret: lower-case letters, digits, `-` and `.`");
             return Err(Error::invalid(text));
@@ -73,12 +78,19 @@ impl KeyPair {
 
 /// Returns `true` for a valid object name. Annotations hold any text, and a `/` or `..` would lead to a Secret of
 /// another namespace, which the author of the Service may not be allowed to read.
-fn is_object_name(name: &str) -> bool {
+#[must_use]
+pub fn is_object_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Returns `true` for a valid name of a namespace, which is an object name without dots.
+#[must_use]
+pub fn is_namespace(name: &str) -> bool {
+    name.len() <= 63 && !name.contains('.') && is_object_name(name)
 }
 
 fn hexadecimal(algorithm: &'static Algorithm, content: &[u8]) -> String {
@@ -129,6 +141,11 @@ mod tests {
         let read = KeyPair::read(&ClusterView::new("test"), "default", "../../kube-system/secrets/cloud").await;
         let error = read.map(drop).unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains("is not the name of a Secret"), "{error}");
+        for namespace in ["", "..", "shop/secrets/cloud?", "a.b", "../../api"] {
+            let read = KeyPair::read(&ClusterView::new("test"), namespace, "web").await;
+            let error = read.map(drop).unwrap_err();
+            assert!(error.is_invalid() && error.to_string().contains("is not the name of a namespace"), "{error}");
+        }
     }
 
     #[test]

@@ -22,11 +22,13 @@
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`coalescer`] | merging of requests of concurrent callers, such as many small changes of one object |
+//! | [`json_path`] | writing into JSON of any form |
 //! | [`key_pair`] | certificates with their keys, from Secrets |
 //! | [`keyed_lock`] | locks by key: callers that change the same object take turns |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
 //! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | provider IDs; addresses of a Node; label values |
+//! | [`reserved_addresses`] | addresses that no Service may request |
 //! | [`status`] | status of a Service |
 //! | [`text_tags`] | owner tags for clouds whose tags have no values |
 //! | [`signing`] | signatures over requests |
@@ -60,6 +62,7 @@ pub mod health_check;
 mod hint;
 pub mod instrumented;
 pub mod inventory;
+pub mod json_path;
 pub mod key_pair;
 pub mod keyed_lock;
 pub mod labels;
@@ -69,6 +72,7 @@ pub mod node_selector;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;
+pub mod reserved_addresses;
 pub mod routes;
 pub mod series;
 pub mod settings;

@@ -3,6 +3,7 @@
 use cloud_provider::{AddressType, Result, async_trait};
 use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
+use provider_kit::json_path::{list, place};
 use provider_kit::routes::{Change, CloudRoute, RouteCloud};
 use serde_json::{Value, json};
 
@@ -93,14 +94,11 @@ impl RouteCloud for RouteTable {
             if config.route_table == config.nodes {
                 crate::tags::write(&config, table, &config.tags);
             }
-            if !table["properties"]["routes"].is_array() {
-                table["properties"]["routes"] = json!([]);
-            }
-            let Some(all) = table["properties"]["routes"].as_array_mut() else { return Ok(()) };
+            let all = list(table, &["properties", "routes"]);
             let wanted =
                 json!({"addressPrefix": destination, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
             match all.iter_mut().find(|it| text(it, "/name").eq_ignore_ascii_case(&name)) {
-                Some(there) => crate::arm::overlay(&mut there["properties"], &wanted),
+                Some(there) => crate::arm::overlay(place(there, &["properties"]), &wanted),
                 None => all.push(json!({"name": name, "properties": wanted})),
             }
             match all.len() {

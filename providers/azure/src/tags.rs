@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use provider_kit::json_path::place;
 use provider_kit::load_balancers::Attributes;
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ pub(crate) fn desired<'a>(
 pub(crate) fn write(config: &Config, resource: &mut Value, wanted: &BTreeMap<String, String>) {
     let removed: Vec<String> = surplus(config, resource, wanted).into_iter().map(str::to_owned).collect();
     if !resource["tags"].is_object() && !wanted.is_empty() {
-        resource["tags"] = json!({});
+        *place(resource, &["tags"]) = json!({});
     }
     let Some(tags) = resource.get_mut("tags").and_then(Value::as_object_mut) else { return };
     tags.retain(|name, _| !removed.contains(name));

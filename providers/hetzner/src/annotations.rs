@@ -100,10 +100,12 @@ provider_kit::declare! {
     pub ALL: "load-balancer.hetzner.cloud/";
 
     /// Name of the load balancer. A later change renames it.
-    pub NAME: String = "name", default_description("`a` and the Service's UID");
+    pub NAME: String = "name", default_description("`a` and the Service's UID"),
+        reaches("adopt any load balancer of the project that has no owner and the label of HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL, or take any free name");
     /// Size of the load balancer, such as `lb21`. A later change resizes the load balancer. If the annotation is
     /// removed, the size stays, unless the variable is set.
-    pub TYPE: String = "type", kind(WORD), fallback(&var::LOAD_BALANCERS_TYPE);
+    pub TYPE: String = "type", kind(WORD), fallback(&var::LOAD_BALANCERS_TYPE),
+        reaches("pay for a load balancer of any type");
     /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. The location
     /// takes precedence over the network zone.
     pub LOCATION: String = "location", kind(WORD), fallback(&var::LOAD_BALANCERS_LOCATION);
@@ -115,7 +117,7 @@ provider_kit::declare! {
     /// Restricts the targets to Nodes with these labels. While the selector is invalid, targets stay as they are.
     pub NODE_SELECTOR: NodeSelector = "node-selector", default_description("all Nodes"), decides_targets();
     /// Name that the Service's status shows instead of addresses.
-    pub HOSTNAME: String = "hostname", kind(HOST);
+    pub HOSTNAME: String = "hostname", kind(HOST), reaches("show any host name in the status");
     /// Reverse DNS of the public IPv4 address.
     pub IPV4_RDNS: String = "ipv4-rdns", kind(HOST), default_description("left as it is");
     /// Reverse DNS of the public IPv6 address.
@@ -132,10 +134,11 @@ provider_kit::declare! {
     pub USE_PRIVATE_IP: bool = "use-private-ip", fallback(&var::LOAD_BALANCERS_USE_PRIVATE_IP),
         decides_targets();
     /// Address of the load balancer in the network. A change detaches and reattaches the load balancer.
-    pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", default_description("the network chooses");
+    pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", default_description("the network chooses"),
+        reaches("take any free address of the network");
     /// The subnet to attach the load balancer to. It must exist.
     pub PRIVATE_SUBNET_IP_RANGE: IpNet = "private-subnet-ip-range",
-        fallback(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
+        fallback(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE), reaches("take an address of any subnet of the network");
     /// Protocol of all ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Sends the client's address to targets by the PROXY protocol, which targets must expect.
@@ -153,12 +156,14 @@ provider_kit::declare! {
     /// Origin of the certificates: uploaded by you, or issued and renewed by Hetzner.
     pub CERTIFICATE_TYPE: CertificateType = "certificate-type", default("uploaded");
     /// Certificates for `https`, by ID or name; a whole number is an ID.
-    pub HTTP_CERTIFICATES: Vec<CertificateRef> = "http-certificates";
+    pub HTTP_CERTIFICATES: Vec<CertificateRef> = "http-certificates", reaches("use any certificate of the project");
     /// Name of the managed certificate.
     pub HTTP_MANAGED_CERTIFICATE_NAME: String = "http-managed-certificate-name",
-        default_description("`ccm-managed-certificate-` and the Service's UID");
+        default_description("`ccm-managed-certificate-` and the Service's UID"),
+        reaches("take any free name of a certificate of the project");
     /// Domains of the managed certificate; required for the type `managed`. Hetzner must serve their DNS.
-    pub HTTP_MANAGED_CERTIFICATE_DOMAINS: Vec<String> = "http-managed-certificate-domains";
+    pub HTTP_MANAGED_CERTIFICATE_DOMAINS: Vec<String> = "http-managed-certificate-domains",
+        reaches("get a certificate for any domain whose DNS zone is in the project");
     /// Requests the managed certificate from a staging CA, which browsers do not trust. For tests.
     pub HTTP_MANAGED_CERTIFICATE_ACME_STAGING: bool = "http-managed-certificate-acme-staging", default("false"), lenient();
     /// Protocol of health checks.

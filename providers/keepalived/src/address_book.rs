@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cloud_provider::{Error, Result};
+use provider_kit::json_path::place;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -121,8 +122,8 @@ impl AddressBook {
         data.extend(values);
         let entries = Entries { services: Some(self.entries.clone()), others: self.others.clone() };
         let text = serde_json::to_string(&entries).map_err(|error| Error::other(error.to_string()))?;
-        object["metadata"]["annotations"][ENTRIES] = text.into();
-        object["data"] = json!(data);
+        *place(&mut object, &["metadata", "annotations", ENTRIES]) = text.into();
+        *place(&mut object, &["data"]) = json!(data);
         let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
         let size: usize = annotations.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
         if size > ANNOTATIONS_LIMIT {

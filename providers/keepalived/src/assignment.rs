@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, Result, Service};
 use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::reserved_addresses::special;
 use serde_json::Map;
 
 use crate::address_book::{AddressBook, Entry, word};
@@ -52,6 +53,16 @@ pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
     }
     if let Some(ip) = fixed.filter(IpAddr::is_ipv6) {
         annotations.mistake(format!("spec.loadBalancerIP: {ip} is IPv6, which kube-keepalived-vip does not support"));
+    }
+    if let Some((ip, kind)) = fixed.and_then(|ip| Some((ip, special(ip)?))) {
+        annotations.mistake(format!(
+            "spec.loadBalancerIP: {ip} is {kind}, which no Service can have; choose an address of KEEPALIVED_SERVICE_CIDR"
+        ));
+    } else if let Some(ip) = fixed.filter(|ip| ip.is_ipv4() && config.only_ranges && !config.pools.contains(*ip)) {
+        annotations.mistake(format!(
+            "spec.loadBalancerIP: {ip} is not in a range of KEEPALIVED_SERVICE_CIDR, which KEEPALIVED_ONLY_SERVICE_CIDR \
+             requires; choose an address of the ranges, or remove the field"
+        ));
     }
     let families = spec.ip_families.unwrap_or_default();
     if families == ["IPv6"] {
@@ -136,6 +147,7 @@ impl Desired {
         }
         let mut used: BTreeSet<_> = book.addresses_beside(&self.uid).collect();
         used.extend(services.shown_beside(book, &self.uid));
+        used.extend(services.of_cluster());
         pools.first_free(&self.pool, |ip| used.contains(&ip)).ok_or_else(|| {
             Error::quota(format!(
                 "{} has no free address: add a range to KEEPALIVED_SERVICE_CIDR, or delete Services of type LoadBalancer",
@@ -147,7 +159,10 @@ impl Desired {
     /// Returns the user of an address other than this Service, for texts: `Service shop/web`.
     fn user(&self, book: &AddressBook, services: &Services, ip: IpAddr) -> Option<String> {
         let shown = || services.user_beside(book, ip, &self.uid).map(str::to_owned);
-        self.user_in_book(book, services, ip).or_else(|| shown().filter(|_| !self.shown.contains(&ip)))
+        let of_cluster = || services.user_in_cluster(ip).map(str::to_owned);
+        { self.user_in_book(book, services, ip) }
+            .or_else(|| shown().filter(|_| !self.shown.contains(&ip)))
+            .or_else(of_cluster)
     }
 
     /// Returns the user of an address in the ConfigMap other than this Service. An old entry, whose Service does not exist, is no

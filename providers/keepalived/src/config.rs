@@ -55,6 +55,9 @@ provider_kit::declare! {
     /// Ranges of virtual IP addresses, separated by commas: `192.0.2.64/26` or `192.0.2.5-192.0.2.9`.
     /// kube-keepalived-vip supports IPv4 only. `NAME=` before a range makes it part of a named pool. Required.
     pub SERVICE_CIDR: Pools = "SERVICE_CIDR";
+    /// If `true`, `spec.loadBalancerIP` must be an address of the ranges. Without it, the author of a Service can take any
+    /// free address of the network, such as that of a gateway.
+    pub ONLY_SERVICE_CIDR: bool = "ONLY_SERVICE_CIDR", default("false");
     /// Forward method of Services without the annotation. Without a value, kube-keepalived-vip decides, which uses `NAT`.
     pub DEFAULT_FORWARD_METHOD: ForwardMethod = "DEFAULT_FORWARD_METHOD";
 }
@@ -66,7 +69,7 @@ provider_kit::declare! {
     /// Forward method of this Service.
     pub FORWARD_METHOD: ForwardMethod = "forward-method";
     /// Named pool of the addresses, from `KEEPALIVED_SERVICE_CIDR`. Without it, ranges without a name are used.
-    pub POOL: String = "address-pool";
+    pub POOL: String = "address-pool", reaches("take an address of any named pool");
 }
 
 /// The prefix of all annotations.
@@ -81,6 +84,8 @@ pub struct Config {
     pub config_map: String,
     /// Ranges of virtual IP addresses.
     pub pools: Pools,
+    /// If set, a Service may request addresses of the ranges only.
+    pub only_ranges: bool,
     /// Forward method of Services that name none.
     pub method: Option<ForwardMethod>,
 }
@@ -95,6 +100,7 @@ impl Config {
         let namespace = variables.get(&NAMESPACE);
         let config_map = variables.get(&CONFIG_MAP);
         let pools = variables.get(&SERVICE_CIDR);
+        let only_ranges = variables.get(&ONLY_SERVICE_CIDR) == Some(true);
         let method = variables.get(&DEFAULT_FORWARD_METHOD);
         let required = [
             (variables.is_set(&NAMESPACE), "KEEPALIVED_NAMESPACE is required: the namespace of the ConfigMap"),
@@ -110,6 +116,7 @@ impl Config {
             namespace: namespace.unwrap_or_default(),
             config_map: config_map.unwrap_or_default(),
             pools: pools.unwrap_or_default(),
+            only_ranges,
             method,
         })
     }

@@ -6,6 +6,7 @@ use cloud_provider::{Error, Fence, Result, async_trait};
 use http::StatusCode;
 use parking_lot::Mutex;
 use provider_kit::cluster::ClusterView;
+use provider_kit::json_path::place;
 use provider_kit::shared_document::{DocumentStore, Versioned};
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ impl DocumentStore for ConfigMapStore {
         let mut object = document.render(&self.config.namespace, &self.config.config_map)?;
         let (status, answer) = match version {
             Some(version) => {
-                object["metadata"]["resourceVersion"] = json!(version);
+                *place(&mut object, &["metadata", "resourceVersion"]) = json!(version);
                 self.cluster.replace(&self.path(), &object).await?
             }
             None => self.cluster.create(&self.collection(), &object).await?,

@@ -57,7 +57,7 @@ impl VirtualAddresses {
             Some(last) => last,
             None => self.books.store().read(&()).await?.document,
         };
-        let change = self.change(request.service, goal, self.known_services(&before, uid).await?)?;
+        let change = self.change(request.service, goal, self.known_services(&before, &request).await?)?;
         let mut plan = planned(&before, &change, uid).unwrap_or_default();
         if plan.is_empty() {
             before = self.books.store().read(&()).await?.document;
@@ -81,12 +81,14 @@ impl VirtualAddresses {
     }
 
     /// Returns the Services of the cluster. Commands have no cache, and list them for a Service without an address.
-    async fn known_services(&self, book: &AddressBook, uid: &str) -> Result<KnownServices> {
+    async fn known_services(&self, book: &AddressBook, request: &LoadBalancerRequest<'_>) -> Result<KnownServices> {
         let cluster = &self.books.store().cluster;
-        if cluster.services().is_some() || book.has(uid) {
+        if cluster.services().is_some() || book.has(uid(request.service)) {
             return Ok(KnownServices::Cached(cluster.clone()));
         }
-        Ok(KnownServices::Listed(Arc::new(Services::list(cluster).await?)))
+        let mut services = Services::list(cluster).await?;
+        request.nodes.iter().for_each(|node| services.add_node(node));
+        Ok(KnownServices::Listed(Arc::new(services)))
     }
 
     fn resource(&self, cluster: &Cluster, entry: &Entry) -> OwnedResource {
@@ -226,7 +228,7 @@ impl LoadBalancers for VirtualAddresses {
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         let (book, uid) = (self.books.store().read(&()).await?.document, uid(request.service));
-        let change = self.change(request.service, goal, self.known_services(&book, uid).await?)?;
+        let change = self.change(request.service, goal, self.known_services(&book, &request).await?)?;
         planned(&book, &change, uid)
     }
 

@@ -1,11 +1,13 @@
 //! The Services of the cluster, which prove who has an address when the ConfigMap was lost or restored.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{Error, Result, Service};
+use cloud_provider::{Error, Node, Result, Service};
 use provider_kit::cluster::ClusterView;
+use provider_kit::json_path::take;
+use provider_kit::reserved_addresses::cluster_ips;
 use serde_json::Value;
 
 use crate::address_book::AddressBook;
@@ -29,6 +31,8 @@ pub(crate) struct Services {
     pub(crate) uids: BTreeSet<String>,
     /// Addresses in the status of Services of type `LoadBalancer`.
     shown: Vec<ShownAddress>,
+    /// Addresses that the cluster uses itself, each with its user: those of Nodes, and cluster IPs.
+    cluster: BTreeMap<IpAddr, String>,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,7 @@ impl KnownServices {
             Self::Cached(cluster) => {
                 let mut services = Services::default();
                 cluster.services().iter().flatten().for_each(|service| services.add(service));
+                cluster.nodes().iter().flatten().for_each(|node| services.add_node(node));
                 Arc::new(services)
             }
             Self::Listed(services) => Arc::clone(services),
@@ -59,7 +64,7 @@ impl Services {
         loop {
             let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
             let (status, mut page) = cluster.get(&path).await?;
-            let Value::Array(items) = page["items"].take() else {
+            let Value::Array(items) = take(&mut page, &["items"]) else {
                 return Err(Error::other(format!("the list of Services was answered {status}")));
             };
             if !status.is_success() {
@@ -84,12 +89,29 @@ impl Services {
     pub(crate) fn add(&mut self, service: &Service) {
         let metadata = &service.metadata;
         let uid = metadata.uid.clone().unwrap_or_default();
+        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+        self.cluster.extend(cluster_ips(service).map(|ip| (ip, format!("Service {namespace}/{name}"))));
         if metadata.deletion_timestamp.is_none() {
-            let [namespace, name] = [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
             let named = |ip| ShownAddress { uid: uid.clone(), service: format!("Service {namespace}/{name}"), ip };
             self.shown.extend(shown_addresses(service).into_iter().map(named));
         }
         self.uids.insert(uid);
+    }
+
+    /// Adds the addresses of a Node.
+    pub(crate) fn add_node(&mut self, node: &Node) {
+        let addresses = node.addresses.iter().filter_map(|it| it.address.parse().ok());
+        self.cluster.extend(addresses.map(|ip| (ip, format!("Node {}", node.name))));
+    }
+
+    /// Returns the Node that has the address, or the Service that has it as a cluster IP.
+    pub(crate) fn user_in_cluster(&self, ip: IpAddr) -> Option<&str> {
+        self.cluster.get(&ip).map(String::as_str)
+    }
+
+    /// Returns the addresses of Nodes, and the cluster IPs.
+    pub(crate) fn of_cluster(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.cluster.keys().copied()
     }
 
     /// Returns the Service other than the one with this UID that shows the address, if the ConfigMap has no entry of it: the entry

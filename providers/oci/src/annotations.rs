@@ -150,23 +150,32 @@ provider_kit::declare! {
     /// The load balancer has a private address.
     pub INTERNAL: bool = "internal", default("false");
     /// Shape of the load balancer: `flexible`, or a fixed one such as `100Mbps`.
-    pub SHAPE: String = "shape", default_description("`flexible`; an existing load balancer keeps its shape");
+    pub SHAPE: String = "shape", default_description("`flexible`; an existing load balancer keeps its shape"),
+        reaches("pay for a load balancer of any size");
     /// Lower limit of the bandwidth of a flexible shape, at least 10 Mbps.
-    pub SHAPE_MIN: u32 = "shape-flex-min", kind(BANDWIDTH), default_description("10 without `shape`");
+    pub SHAPE_MIN: u32 = "shape-flex-min", kind(BANDWIDTH), default_description("10 without `shape`"),
+        reaches("pay for up to 8192 Mbps of bandwidth at all times");
     /// Upper limit of the bandwidth of a flexible shape, at most 8192 Mbps.
-    pub SHAPE_MAX: u32 = "shape-flex-max", kind(BANDWIDTH), default_description("100 without `shape`");
+    pub SHAPE_MAX: u32 = "shape-flex-max", kind(BANDWIDTH), default_description("100 without `shape`"),
+        reaches("pay for up to 8192 Mbps of bandwidth");
     /// OCID of the subnet, or of the first of two in different availability domains.
-    pub SUBNET1: String = "subnet1", default_description("`loadBalancer.subnet1`");
+    pub SUBNET1: String = "subnet1", default_description("`loadBalancer.subnet1`"),
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// OCID of the second subnet.
-    pub SUBNET2: String = "subnet2", default_description("`loadBalancer.subnet2`");
+    pub SUBNET2: String = "subnet2", default_description("`loadBalancer.subnet2`"),
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// Ports of the Service that clients connect to with TLS.
     pub TLS_PORTS: Vec<u16> = "ssl-ports";
-    /// Secret with the certificate for clients: `name` or `namespace/name`.
-    pub TLS_SECRET: String = "tls-secret";
+    /// Secret with the certificate for clients: `name`, or `namespace/name` with a namespace of
+    /// `loadBalancer.secretNamespaces`.
+    pub TLS_SECRET: String = "tls-secret",
+        reaches("use any certificate of the namespace and of loadBalancer.secretNamespaces");
     /// OCIDs of certificates of the Certificates service, instead of a Secret.
-    pub TLS_CERTIFICATE_IDS: Vec<String> = "tls-certificate-ids";
+    pub TLS_CERTIFICATE_IDS: Vec<String> = "tls-certificate-ids",
+        reaches("use any certificate of the Certificates service that the principal may use");
     /// Secret with the certificate for connections to backends.
-    pub TLS_BACKEND_SECRET: String = "tls-backendset-secret";
+    pub TLS_BACKEND_SECRET: String = "tls-backendset-secret",
+        reaches("use any certificate of the namespace and of loadBalancer.secretNamespaces");
     /// Protocol of the listeners.
     pub BACKEND_PROTOCOL_KEY: Word = "backend-protocol", kind(BACKEND_PROTOCOL), default("TCP");
     /// Seconds after which an idle connection is closed.
@@ -180,7 +189,8 @@ provider_kit::declare! {
     /// Milliseconds between two health checks.
     pub CHECK_INTERVAL: u32 = "health-check-interval", kind(Kind::number(1000, 1_800_000)), default("10000");
     /// Security lists that get rules.
-    pub LIST_MODE: SecurityMode = "security-list-management-mode", default_description("`loadBalancer.securityListManagementMode`"), lenient();
+    pub LIST_MODE: SecurityMode = "security-list-management-mode", default_description("`loadBalancer.securityListManagementMode`"), lenient(),
+        reaches("have rules for the Service's ports written to the security lists of the subnets");
 }
 
 provider_kit::declare! {
@@ -190,7 +200,8 @@ provider_kit::declare! {
     /// The network load balancer has a private address.
     pub NETWORK_INTERNAL: bool = "internal", default("false");
     /// OCID of the subnet.
-    pub NETWORK_SUBNET: String = "subnet", default_description("`loadBalancer.subnet1`");
+    pub NETWORK_SUBNET: String = "subnet", default_description("`loadBalancer.subnet1`"),
+        reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");
     /// Sends the PROXY protocol, version 2.
     pub PPV2: bool = "is-ppv2-enabled", default("false"), lenient();
     /// Backends see the address of the client. Only with `externalTrafficPolicy: Local`.
@@ -198,9 +209,9 @@ provider_kit::declare! {
     /// The status of the Service has the public address only.
     pub EXTERNAL_ONLY: bool = "external-ip-only", default("false");
     /// Private address of a new network load balancer.
-    pub ASSIGNED_V4: Ipv4Addr = "assigned-private-ipv4";
+    pub ASSIGNED_V4: Ipv4Addr = "assigned-private-ipv4", reaches("take any free address of the subnet");
     /// IPv6 address of a new network load balancer.
-    pub ASSIGNED_V6: String = "assigned-ipv6", kind(IPV6);
+    pub ASSIGNED_V6: String = "assigned-ipv6", kind(IPV6), reaches("take any free IPv6 address of the subnet");
     /// Failed health checks until a backend is left out.
     pub NETWORK_CHECK_RETRIES: u32 = "health-check-retries", default("3");
     /// Milliseconds that a health check may take.
@@ -210,13 +221,17 @@ provider_kit::declare! {
     /// Choice of a backend, by parts of a packet's addresses and ports.
     pub NETWORK_POLICY: Word = "backend-policy", kind(NLB_POLICY), default("FIVE_TUPLE");
     /// OCIDs of network security groups of yours.
-    pub NETWORK_GROUPS: GroupIds = "oci-network-security-groups";
+    pub NETWORK_GROUPS: GroupIds = "oci-network-security-groups",
+        reaches("put the load balancer into any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Security lists that get rules.
-    pub NETWORK_LIST_MODE: SecurityMode = "security-list-management-mode", default("None");
+    pub NETWORK_LIST_MODE: SecurityMode = "security-list-management-mode", default("None"),
+        reaches("have rules for the Service's ports written to the security lists of the subnets");
     /// Freeform tags of a new network load balancer, instead of all tags of the configuration.
-    pub NETWORK_FREEFORM: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM), aliases(&["oci-network-load-balancer.oraclecloud.com/freeform-tags"]);
+    pub NETWORK_FREEFORM: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM), aliases(&["oci-network-load-balancer.oraclecloud.com/freeform-tags"]),
+        reaches("set any freeform tag that does not name an owner, by which policies of the tenancy may decide");
     /// Defined tags of a new network load balancer, instead of all tags of the configuration.
-    pub NETWORK_DEFINED: Objects = "initial-defined-tags-override", aliases(&["oci-network-load-balancer.oraclecloud.com/defined-tags"]);
+    pub NETWORK_DEFINED: Objects = "initial-defined-tags-override", aliases(&["oci-network-load-balancer.oraclecloud.com/defined-tags"]),
+        reaches("set any defined tag that the principal may use, by which policies of the tenancy may decide");
     /// Selector of the Nodes that are backends.
     pub NETWORK_SELECTOR: String = "node-label-selector";
 }
@@ -234,15 +249,20 @@ provider_kit::declare! {
     /// Choice of a backend by a load balancer.
     pub POLICY: Word = "loadbalancer-policy", kind(LB_POLICY), default("ROUND_ROBIN");
     /// OCIDs of network security groups of yours, for a load balancer.
-    pub NETWORK_SECURITY_GROUPS: GroupIds = "oci-network-security-groups";
+    pub NETWORK_SECURITY_GROUPS: GroupIds = "oci-network-security-groups",
+        reaches("put the load balancer into any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Rules that are written. Overrides `security-list-management-mode`.
-    pub RULE_MODE: SecurityMode = "security-rule-management-mode", kind(RULE_MODES);
+    pub RULE_MODE: SecurityMode = "security-rule-management-mode", kind(RULE_MODES),
+        reaches("have rules for the Service's ports written to security lists or network security groups");
     /// OCIDs of network security groups of the Nodes, which get rules in mode `NSG`.
-    pub BACKEND_GROUPS: GroupIds = "oci-backend-network-security-group", kind(ANY_GROUPS);
+    pub BACKEND_GROUPS: GroupIds = "oci-backend-network-security-group", kind(ANY_GROUPS),
+        reaches("have rules for the Service's node ports written to any network security group that loadBalancer.allowedSecurityGroups admits");
     /// Freeform tags of a new load balancer, instead of all tags of the configuration.
-    pub FREEFORM_TAGS: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM);
+    pub FREEFORM_TAGS: BTreeMap<String, String> = "initial-freeform-tags-override", kind(FREEFORM),
+        reaches("set any freeform tag that does not name an owner, by which policies of the tenancy may decide");
     /// Defined tags of a new load balancer, instead of all tags of the configuration.
-    pub DEFINED_TAGS: Objects = "initial-defined-tags-override";
+    pub DEFINED_TAGS: Objects = "initial-defined-tags-override",
+        reaches("set any defined tag that the principal may use, by which policies of the tenancy may decide");
     /// Selector of the Nodes that are backends of a load balancer.
     pub SELECTOR: String = "node-label-selector";
     /// The way in which Pods reach the load balancer's address: directly (`VIP`) or through the load balancer (`proxy`).
@@ -250,12 +270,15 @@ provider_kit::declare! {
     /// Rule sets of all listeners of a load balancer.
     pub RULE_SETS_KEY: Objects = "oci-load-balancer-rule-sets", kind(RULE_SETS);
     /// ServiceAccount of the Service's namespace by whose workload identity the load balancer is managed.
-    pub WORKLOAD_ACCOUNT: String = "workload-service-account";
+    pub WORKLOAD_ACCOUNT: String = "workload-service-account",
+        reaches("act with the rights of any ServiceAccount of the namespace in OCI");
     /// OCID of a load balancer of yours. The Service adopts it: listeners and backend sets of yours stay, and so does the
     /// load balancer when the Service is deleted.
-    pub LOAD_BALANCER_ID: String = "load-balancer-id";
+    pub LOAD_BALANCER_ID: String = "load-balancer-id",
+        reaches("adopt any load balancer that has no owner and that the principal may manage");
     /// OCID of the compartment of a new load balancer.
-    pub COMPARTMENT: String = "compartment-id", default_description("the cluster's");
+    pub COMPARTMENT: String = "compartment-id", default_description("the cluster's"),
+        reaches("create load balancers in any compartment that the principal may manage");
 }
 
 /// The label of a Node with the fault domain of its instance.

@@ -79,6 +79,9 @@ struct LoadBalancerSection {
     security_list_management_mode: Option<String>,
     disable_security_list_management: bool,
     security_lists: BTreeMap<String, String>,
+    secret_namespaces: Vec<String>,
+    allowed_subnets: Option<Vec<String>>,
+    allowed_security_groups: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,6 +153,12 @@ pub struct Config {
     pub subnets: Vec<String>,
     pub security_mode: SecurityMode,
     pub security_lists: BTreeMap<String, String>,
+    /// Namespaces whose Secrets all Services may name; `*` stands for all.
+    pub secret_namespaces: Vec<String>,
+    /// Subnets that annotations may name beside those of the configuration; `None` for all.
+    pub allowed_subnets: Option<Vec<String>>,
+    /// Network security groups that annotations may name; `None` for all.
+    pub allowed_security_groups: Option<Vec<String>>,
     /// Requests per second, and their burst.
     pub reads: Option<(f64, u32)>,
     pub writes: Option<(f64, u32)>,
@@ -258,6 +267,9 @@ impl Config {
             subnets,
             security_mode: mode,
             security_lists: load_balancer.security_lists.clone(),
+            secret_namespaces: load_balancer.secret_namespaces.clone(),
+            allowed_subnets: load_balancer.allowed_subnets.clone(),
+            allowed_security_groups: load_balancer.allowed_security_groups.clone(),
             reads,
             writes,
             tags,

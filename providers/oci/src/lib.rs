@@ -16,6 +16,7 @@ pub mod annotations;
 mod api;
 pub mod config;
 mod credentials;
+mod diagnosis;
 mod instance;
 mod instances;
 mod ipam;

@@ -7,7 +7,7 @@ use cloud_provider::{
     Caches, CloudProvider, Context, Finding, Instances, LoadBalancers as LoadBalancersTrait, Result, Setup,
     TargetIdentity, async_trait,
 };
-use provider_kit::checks::{permissions, reached};
+use provider_kit::checks::reached;
 use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{LoadBalancerEngine, Options};
@@ -17,6 +17,7 @@ use provider_kit::transport::{Call, Connector, Priority, Tls, network};
 
 use crate::api::Api;
 use crate::config::Config;
+use crate::diagnosis::permissions;
 use crate::instance::ocid;
 use crate::instances::Source;
 use crate::ipam::FlexRanges;
@@ -161,18 +162,7 @@ impl CloudProvider for Oci {
             return findings;
         }
         let Ok(compartment) = self.api.region.compartment().await else { return findings };
-        let list = |what, path| (what, Call::get(path, &[]).query("compartmentId", &compartment).query("limit", 1));
-        let iaas = [
-            list("instances", "/20160918/instances"),
-            list("VNIC attachments", "/20160918/vnicAttachments"),
-            list("subnets", "/20160918/subnets"),
-            list("security lists", "/20160918/securityLists"),
-            list("network security groups", "/20160918/networkSecurityGroups"),
-            list("load balancers", "/20170115/loadBalancers"),
-        ];
-        findings.extend(permissions(&self.api.iaas, iaas).await);
-        let network = [list("network load balancers", "/20200501/networkLoadBalancers")];
-        findings.extend(permissions(&self.api.network, network).await);
+        findings.extend(permissions(&self.api, &compartment).await);
         findings
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::Result;
+use ipnet::IpNet;
 use provider_kit::document::{Document, fields};
 use serde::Deserialize;
 
@@ -67,6 +68,8 @@ pub struct File {
     #[serde(rename = "disableOutboundSNAT")]
     pub disable_outbound_snat: bool,
     pub maximum_load_balancer_rule_count: Option<usize>,
+    #[serde(rename = "additionalPublicIPRanges")]
+    pub additional_ranges: Option<Vec<String>>,
     #[serde(rename = "loadBalancerBackendPoolConfigurationType")]
     pub pool_kind: PoolKind,
     #[serde(rename = "enableMigrateToIPBasedBackendPoolAPI")]
@@ -161,6 +164,7 @@ pub(super) const RELOADED: &[&str] = &[
     "excludeMasterFromStandardLB",
     "disableOutboundSNAT",
     "maximumLoadBalancerRuleCount",
+    "additionalPublicIPRanges",
     "enableMigrateToIPBasedBackendPoolAPI",
     "enableIPTagMutationForExistingPublicIP",
     "clusterServiceLoadBalancerHealthProbeMode",
@@ -273,5 +277,7 @@ pub(super) fn refused(file: &File) -> Vec<String> {
             "auxiliaryTokenProvider needs subscriptionID, resourceGroup, vaultName and secretName",
         ),
     ];
-    table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).collect()
+    let ranges = file.additional_ranges.iter().flatten().filter(|range| range.parse::<IpNet>().is_err());
+    let ranges = ranges.map(|range| format!("additionalPublicIPRanges: {range:?} is not a range such as 20.9.9.0/24"));
+    table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text.to_owned()).chain(ranges).collect()
 }

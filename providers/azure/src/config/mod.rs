@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Reload, Result, Setup};
+use ipnet::IpNet;
 use parking_lot::RwLock;
 use provider_kit::document::Document;
 use serde_json::{Value, json};
@@ -53,6 +54,8 @@ pub struct Config {
     /// Tags of resources that the provider creates.
     pub tags: BTreeMap<String, String>,
     pub maximum_rules: usize,
+    /// Ranges of further addresses of Services; `None` allows all public addresses.
+    pub additional_ranges: Option<Vec<IpNet>>,
     pub has_shared_probe: bool,
     pub grace_period: Duration,
     /// The file without credentials, which are read again where a token is requested.
@@ -143,6 +146,8 @@ impl Config {
             route_table: group(network, &file.route_table_resource_group),
             vnet: group(network, &file.vnet_resource_group),
             private_links: group(network, &file.private_link_service_resource_group),
+            additional_ranges: { file.additional_ranges.as_ref() }
+                .map(|all| all.iter().filter_map(|range| range.parse().ok()).collect()),
             maximum_rules: file.maximum_load_balancer_rule_count.unwrap_or(250),
             has_shared_probe: file.probe_mode.eq_ignore_ascii_case("shared"),
             grace_period: Duration::from_secs(file.grace_period),

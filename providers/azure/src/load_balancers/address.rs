@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Result, Service};
+use provider_kit::json_path::place;
 use provider_kit::load_balancers::{Attributes, OwnerTags, ResourceKey};
 use serde_json::{Value, json};
 
@@ -214,22 +215,22 @@ impl AzureLoadBalancers {
         if is_new {
             let zones = self.zones().await?;
             if !zones.is_empty() {
-                address["zones"] = json!(zones);
+                *place(&mut address, &["zones"]) = json!(zones);
             }
-            address["sku"] = json!({ "name": self.config().file.sku() });
-            address["properties"] = json!({
+            *place(&mut address, &["sku"]) = json!({ "name": self.config().file.sku() });
+            *place(&mut address, &["properties"]) = json!({
                 "publicIPAllocationMethod": if self.config().file.is_basic() && family.is_ipv6 { "Dynamic" } else { "Static" },
                 "publicIPAddressVersion": family.name(),
             });
             if let Some(prefix) = &family.prefix {
-                address["properties"]["publicIPPrefix"] = json!({ "id": prefix });
+                *place(&mut address, &["properties", "publicIPPrefix"]) = json!({ "id": prefix });
             }
         }
         if let Some(tags) =
             spec.ip_tags.as_ref().filter(|it| self.config().file.changes_ip_tags || (is_new && !it.is_empty()))
         {
             let tags = tags.iter().map(|(key, value)| json!({"ipTagType": key, "tag": value}));
-            address["properties"]["ipTags"] = tags.collect();
+            *place(&mut address, &["properties", "ipTags"]) = tags.collect();
         }
         let mut tags = self.address_tags(spec, service, cluster, owner);
         // Other Services that share the address stay in its tag.

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{LoadBalancerIngress, Node, Result, Service, default_load_balancer_name};
+use cloud_provider::{Error, LoadBalancerIngress, Node, Result, Service, default_load_balancer_name};
 use serde_json::Value;
 
+use super::additional::shows;
+use super::address::full_name;
 use super::document::{Share, prefix};
 use super::spec::Spec;
 use super::{AzureLoadBalancers, internal, security};
+use crate::annotations::DENY_OTHERS;
 use crate::arm::{items, name_of, text};
 use crate::documents::DocumentKey;
 
@@ -37,11 +40,17 @@ pub(super) struct SecurityChange<'a> {
 
 impl AzureLoadBalancers {
     /// Notes the addresses to which the security rules of a Service lead, and returns those beside its frontends'.
-    pub(super) fn note_destinations(&self, owner: &str, spec: &Spec, nodes: &[Arc<Node>]) -> BTreeSet<IpAddr> {
+    pub(super) fn note_destinations(
+        &self,
+        owner: &str,
+        service: &Service,
+        spec: &Spec,
+        nodes: &[Arc<Node>],
+    ) -> BTreeSet<IpAddr> {
         let to_nodes: Vec<bool> = spec.families.iter().filter(|it| it.to_nodes).map(|it| it.is_ipv6).collect();
         let of_family = |is_ipv6: &bool| nodes.iter().filter_map(|node| internal(node, *is_ipv6)).collect::<Vec<_>>();
-        let further: BTreeSet<IpAddr> =
-            spec.additional.iter().copied().chain(to_nodes.iter().flat_map(of_family)).collect();
+        let additional = self.additional(service, spec);
+        let further: BTreeSet<IpAddr> = additional.into_iter().chain(to_nodes.iter().flat_map(of_family)).collect();
         let mut all = self.further.lock();
         let known = all.entry(owner.to_owned()).or_default();
         known.former.append(&mut known.further);
@@ -57,7 +66,7 @@ impl AzureLoadBalancers {
         }
         let mut nodes = self.usable(&self.nodes());
         nodes.retain(|node| node.labels.get(cloud_provider::names::LABEL_EXCLUDE_BALANCER).is_none());
-        self.note_destinations(owner, &Spec::of(service, &self.config()).spec, &nodes);
+        self.note_destinations(owner, service, &Spec::of(service, &self.config()).spec, &nodes);
     }
 
     /// Returns the addresses to which the security rules of a Service lead.
@@ -118,6 +127,29 @@ impl AzureLoadBalancers {
         others.flat_map(of_service).collect()
     }
 
+    /// Checks that a Service which denies other traffic does not share its internal address with one that has no ranges: no
+    /// rule admits the traffic of that Service, which the virtual network admits, so that the denial would cut it off.
+    pub(super) fn check_denial(&self, service: &Service, spec: &Spec) -> Result<()> {
+        let denies = spec.security.iter().flatten().any(|rule| rule.contains(" Deny "));
+        if !denies || !spec.is_internal {
+            return Ok(());
+        }
+        let (config, services) = (self.config(), self.services());
+        let is_open = |it: &Service| Spec::of(it, &config).spec.security.is_none_or(|rules| rules.is_empty());
+        let is_cut_off =
+            |it: &&Arc<Service>, ip: IpAddr| it.metadata.uid != service.metadata.uid && shows(it, ip) && is_open(it);
+        let mut addresses = spec.families.iter().filter_map(|it| it.address);
+        let cut_off = addresses.find_map(|ip| Some((ip, services.iter().find(|it| is_cut_off(it, ip))?)));
+        cut_off.map_or(Ok(()), |(ip, other)| {
+            Err(Error::invalid(format!(
+                "annotation {}: Service {} has address {ip}, too, and no ranges, so that the denial would cut it off; remove \
+                 the annotation, or choose another address",
+                DENY_OTHERS.key(),
+                full_name(other)
+            )))
+        })
+    }
+
     /// Writes the security rules of a Service, together with those of other Services.
     pub(super) async fn write_security(&self, change: SecurityChange<'_>, spec: &Spec) -> Result<()> {
         if self.config().file.security_group_name.is_empty() {
@@ -162,13 +194,9 @@ impl AzureLoadBalancers {
         let of_rule = |it: &Value| format!("{} {}", text(it, "/properties/protocol"), it["properties"]["frontendPort"]);
         let mut retained: BTreeSet<String> = others.map(of_rule).collect();
         let (config, services) = (self.config(), self.services());
-        let shows = |it: &Service| {
-            let ingress = it.status.as_ref().and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
-            let mut ips = ingress.into_iter().flatten().filter_map(|it| it.ip.as_deref()?.parse().ok());
-            ips.any(|ip: IpAddr| addresses.contains(&ip))
-        };
+        let shows_one = |it: &Service| addresses.iter().any(|ip| shows(it, *ip));
         let others = services.iter().filter(|it| default_load_balancer_name(it) != owner);
-        for service in others.clone().filter(|it| shows(it)) {
+        for service in others.clone().filter(|it| shows_one(it)) {
             owners.insert(default_load_balancer_name(service));
             let ports = service.spec.as_ref().and_then(|it| it.ports.as_ref()).into_iter().flatten();
             retained.extend(ports.map(|port| match port.protocol.as_deref() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::Result;
+use provider_kit::json_path;
 use provider_kit::load_balancers::{Attributes, Port, ResourceGraph, Targets};
 use serde_json::Value;
 
@@ -141,7 +142,7 @@ impl<'a> Share<'a> {
         let name = name_of(text(rule, "/properties/probe/id"));
         let probe = self.probes.iter().find(|it| !name.is_empty() && text(it, "/name").eq_ignore_ascii_case(name));
         let mut properties = rule["properties"].clone();
-        properties["probe"] = probe.map_or(Value::Null, |it| it["properties"].clone());
+        *json_path::place(&mut properties, &["probe"]) = probe.map_or(Value::Null, |it| it["properties"].clone());
         let mut rule: Rule = crate::arm::read(&properties)?;
         rule.idle_timeout_in_minutes = rule.idle_timeout_in_minutes.max(4);
         if let Some(probe) = &mut rule.probe {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud_provider::{Error, Result};
+use provider_kit::json_path::{self, place};
 use provider_kit::load_balancers::{Port, Targets};
 use serde_json::{Value, json};
 
@@ -14,14 +15,7 @@ use crate::arm::{items, name_of, overlay, text};
 use crate::config::Config;
 
 fn list_mut<'a>(document: &'a mut Value, list: &str) -> &'a mut Vec<Value> {
-    let slot = &mut document["properties"][list];
-    if !slot.is_array() {
-        *slot = json!([]);
-    }
-    match slot {
-        Value::Array(items) => items,
-        _ => unreachable!("it was just made a list"),
-    }
+    json_path::list(document, &["properties", list])
 }
 
 /// Keeps some elements of a list, without adding a list that the document does not have.
@@ -62,7 +56,7 @@ impl Edit {
                 return Ok(());
             }
             *document = self.config.new_resource();
-            document["sku"] = json!({ "name": self.config.file.sku() });
+            *place(document, &["sku"]) = json!({ "name": self.config.file.sku() });
         }
         self.check_owner(document)?;
         if self.frontends.is_empty() {
@@ -70,7 +64,7 @@ impl Edit {
             return Ok(());
         }
         crate::tags::write(&self.config, document, &self.config.tags);
-        document["tags"][CLUSTER_TAG] = self.cluster.clone().into();
+        *place(document, &["tags", CLUSTER_TAG]) = self.cluster.clone().into();
         self.write(document)
     }
 
@@ -280,7 +274,7 @@ pub(crate) fn set_members(
         Some(id) if !has_network => json!({ "id": id }),
         _ => return,
     };
-    for properties in members.iter_mut().filter_map(|it| it["properties"].as_object_mut()) {
+    for properties in members.iter_mut().filter_map(|it| it.get_mut("properties")?.as_object_mut()) {
         properties.remove("virtualNetwork");
     }
     overlay(pool, &json!({"properties": {"virtualNetwork": network}}));

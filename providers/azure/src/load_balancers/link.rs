@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cloud_provider::{Error, Result, Service};
 use provider_kit::annotations::Annotations;
+use provider_kit::json_path::place;
 use provider_kit::load_balancers::{Field, Resource, ResourceKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -270,7 +271,7 @@ impl AzureLoadBalancers {
         if shown["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled" {
             return Ok(());
         }
-        shown["properties"]["privateLinkServiceNetworkPolicies"] = "Disabled".into();
+        *place(&mut shown, &["properties", "privateLinkServiceNetworkPolicies"]) = "Disabled".into();
         self.arm().write(&SUBNETS, group, &names, &shown).await.map(drop)
     }
 

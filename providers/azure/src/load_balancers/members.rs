@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cloud_provider::{Error, EventSubject, Node, Result, Service};
 use futures::future::{join_all, try_join_all};
 use provider_kit::inventory::Found;
+use provider_kit::json_path::place;
 use provider_kit::load_balancers::Targets;
 use provider_kit::transport::Priority;
 use serde_json::{Value, json};
@@ -101,7 +102,7 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
 
 /// Adds the pool to the references of one IP configuration, or removes it. Returns `true` if that changed anything.
 fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
-    let properties = &mut configuration["properties"]["loadBalancerBackendAddressPools"];
+    let properties = place(configuration, &["properties", "loadBalancerBackendAddressPools"]);
     let mut pools = properties.as_array().cloned().unwrap_or_default();
     let before = pools.len();
     let is_it = |it: &Value| text(it, "/id").eq_ignore_ascii_case(pool);

@@ -1,6 +1,7 @@
 //! Load balancers as a cloud for the engine of provider-kit. All Services of one kind share one load balancer of Azure:
 //! what the engine calls a load balancer is a Service's share of it, with its public address and its security rules.
 
+mod additional;
 pub(crate) mod address;
 mod apply;
 mod destinations;
@@ -295,7 +296,11 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         let owner = default_load_balancer_name(request.service);
         let kind = if spec.is_internal { INTERNAL } else { EXTERNAL };
         let nodes = self.usable(request.nodes);
-        let further = self.note_destinations(&owner, spec, &nodes);
+        if input.scope != Scope::Targets {
+            self.check_additional(request.service, spec)?;
+            self.check_denial(request.service, spec)?;
+        }
+        let further = self.note_destinations(&owner, request.service, spec, &nodes);
         let base = self.place(request.service, spec, kind).await?;
         let (nodes, own_pool) = self.members_of(request.service, base.as_deref(), nodes).await?;
         let mut graph = ResourceGraph::default();
@@ -383,13 +388,14 @@ impl LoadBalancerCloud for AzureLoadBalancers {
         outcome
     }
 
-    fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
+    fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
         let mut ingress = observed.ingress.clone();
         // In the order of the Service's families.
         let begins_with_ipv6 = spec.families.first().is_some_and(|it| it.is_ipv6);
         ingress.sort_by_key(|it| it.ip.as_ref().is_some_and(|ip| ip.contains(':')) != begins_with_ipv6);
         if !ingress.is_empty() {
-            ingress.extend(spec.additional.iter().map(|ip| ObservedLoadBalancer::ip(&ip.to_string())));
+            let additional = self.additional(service, spec);
+            ingress.extend(additional.iter().map(|ip| ObservedLoadBalancer::ip(&ip.to_string())));
         }
         Published {
             status: LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) },

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use cloud_provider::{Error, Result};
 use md5::{Digest, Md5};
+use provider_kit::json_path::list;
 use provider_kit::load_balancers::{Attributes, ResourceKey};
 use serde_json::{Value, json};
 
@@ -163,14 +164,10 @@ impl Edit {
                 false => Err(Error::invalid("the security group of securityGroupName does not exist; create it")),
             };
         }
-        let all = &mut group["properties"]["securityRules"];
-        if !all.is_array() {
-            if self.rules.is_empty() {
-                return Ok(());
-            }
-            *all = json!([]);
+        if self.rules.is_empty() && !group["properties"]["securityRules"].is_array() {
+            return Ok(());
         }
-        let Value::Array(all) = all else { return Ok(()) };
+        let all = list(group, &["properties", "securityRules"]);
         let names: BTreeMap<String, &String> =
             self.rules.iter().filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule))).collect();
         for rule in all.iter_mut().filter(|it| is_ours(it)) {
@@ -230,7 +227,7 @@ impl Edit {
 
 /// Writes the destinations in the form of the Go program: a single one has a field of its own.
 fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
-    let Some(properties) = rule["properties"].as_object_mut() else { return };
+    let Some(properties) = rule.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let (one, many) = ("destinationAddressPrefix", "destinationAddressPrefixes");
     let single = destinations.first().filter(|_| destinations.len() == 1);
     let (key, other, value) = single.map_or((many, one, json!(destinations)), |it| (one, many, json!(it)));
@@ -259,7 +256,7 @@ fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> R
 
 /// Writes what a rule admits or denies, and leaves its priority and destinations.
 fn set_rule(new: &mut Value, rule: &Parsed<'_>) {
-    let Some(properties) = new["properties"].as_object_mut() else { return };
+    let Some(properties) = new.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for key in ["sourceAddressPrefix", "sourceAddressPrefixes", "destinationPortRange", "destinationPortRanges"] {
         properties.remove(key);
     }

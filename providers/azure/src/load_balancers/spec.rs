@@ -7,6 +7,7 @@ use cloud_provider::Service;
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::load_balancers::{Field, ReservedTags, Resource, each_port};
+use provider_kit::reserved_addresses::special;
 use serde::{Deserialize, Serialize};
 
 use super::link::{self, Link};
@@ -165,7 +166,7 @@ impl Spec {
             ip_tags: annotations.get(&key::IP_TAGS).map(|text| pairs(&text)),
             address_tags,
             dns_label: annotations.get(&key::DNS_LABEL).map(|it| it.trim().to_owned()),
-            additional: annotations.get(&key::ADDITIONAL_ADDRESSES).unwrap_or_default(),
+            additional: additional(&mut annotations, config),
             link,
             security,
             ports: if has_one_rule { for_all(&ports) } else { ports },
@@ -183,6 +184,24 @@ impl Spec {
 
 fn trimmed(text: Option<String>) -> Option<String> {
     text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty())
+}
+
+/// Returns the further addresses of a Service that may be addresses of a public load balancer.
+fn additional(annotations: &mut Annotations<'_>, config: &Config) -> Vec<IpAddr> {
+    let mut all = annotations.get(&key::ADDITIONAL_ADDRESSES).unwrap_or_default();
+    let (key, ranges) = (key::ADDITIONAL_ADDRESSES.key(), &config.additional_ranges);
+    all.retain(|ip| {
+        let is_allowed = ranges.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(ip)));
+        if !is_public(*ip) {
+            annotations.mistake(format!("annotation {key}: {ip} is no public address; name public addresses only"));
+        } else if !is_allowed {
+            annotations.mistake(format!(
+                "annotation {key}: {ip} is not in a range of additionalPublicIPRanges; name addresses of these ranges only"
+            ));
+        }
+        is_public(*ip) && is_allowed
+    });
+    all
 }
 
 /// Returns the IP families of a Service, in its order.
@@ -223,22 +242,18 @@ fn families(service: &Service, annotations: &mut Annotations<'_>, is_internal: b
 
 /// Returns `true` for an address that Azure can give to a public load balancer.
 fn is_public(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    if special(ip).is_some() {
+        return false;
+    }
     match ip {
         IpAddr::V4(ip) => {
             let [a, b, ..] = ip.octets();
             let is_shared = a == 100 && (64..128).contains(&b);
             let is_azure = ip.octets() == [168, 63, 129, 16];
-            !(ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_multicast()
-                || ip.is_unspecified()
-                || is_shared
-                || is_azure)
+            !(ip.is_private() || is_shared || is_azure)
         }
-        IpAddr::V6(ip) => {
-            !(ip.is_loopback() || ip.is_multicast() || ip.is_unique_local() || ip.is_unicast_link_local())
-        }
+        IpAddr::V6(ip) => !ip.is_unique_local(),
     }
 }
 

@@ -11,6 +11,7 @@ use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Machine, MachineSource, SharedPriority};
+use provider_kit::json_path::take;
 use provider_kit::paging::ListResult;
 use provider_kit::transport::{Method, Priority};
 use serde_json::Value;
@@ -218,7 +219,7 @@ impl Machines {
         let list = self.arm.list(&MACHINES, Arm::statuses_call(group), shared_priority).await;
         let list = list.inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
         let list = list.map(ListResult::into_items).unwrap_or_default();
-        let views = list.into_iter().map(|mut it| (id_of(&it), it["properties"]["instanceView"].take()));
+        let views = list.into_iter().map(|mut it| (id_of(&it), take(&mut it, &["properties", "instanceView"])));
         views.filter(|(_, view)| view.is_object()).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Tests of what Services get: rules, probes, addresses and security rules.
 
 use azure_fake::id;
-use cloud_provider::Caches;
+use cloud_provider::{AddressType, Caches, NodeAddress, Service};
 use serde_json::{Value, json};
 
 use crate::harness::{ADDRESSES, Form, Harness, list, service, text};
@@ -127,9 +127,66 @@ async fn without_a_floating_address_security_rules_lead_to_nodes_and_further_add
     assert_eq!(harness.security_rules(), Vec::<Value>::new());
 }
 
+/// Returns what a sync of a Service with these further addresses ends with, and the addresses of its status.
+async fn with_further(harness: &Harness, all: &[Service], addresses: &str) -> Result<Vec<String>, String> {
+    let provider = harness.started().await;
+    let web = service("web", &[80], &[("azure-additional-public-ips", addresses)], &Value::Null);
+    let all: Vec<_> = all.iter().cloned().chain([web.clone()]).collect();
+    let status = harness.ensure_among(&provider, &web, &all).await.map_err(|error| error.to_string())?;
+    let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
+    Ok(ingress.into_iter().skip(1).filter_map(|it| it.ip).collect())
+}
+
+/// Returns a Service with this status, which may name the address in its annotation, too.
+fn showing(ip: &str, port: u16, annotations: &[(&str, &str)]) -> Service {
+    let mut other = service("other", &[port], annotations, &Value::Null);
+    other.status = Some(serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap());
+    other
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_address_of_a_node_or_of_another_service_is_refused_and_not_opened() {
+    let harness = Harness::new(Form::Addresses);
+    let mut node = (*harness.cluster.node("worker-1").unwrap()).clone();
+    node.addresses = [node.addresses[0].clone(), NodeAddress::new(AddressType::ExternalIP, "20.1.1.1")].into();
+    harness.cluster.set_node(node);
+    let named = [("azure-additional-public-ips", "20.9.9.9")];
+    let (victim, same_port) = (showing("20.2.2.2", 443, &[]), showing("20.9.9.9", 80, &named));
+    let table: [(&[Service], &str, &str); 5] = [
+        (&[], "20.1.1.1", "20.1.1.1 is used by Node worker-1"),
+        (&[victim], "20.2.2.2", "20.2.2.2 is used by Service default/other"),
+        (&[same_port], "20.9.9.9", "20.9.9.9 is used by Service default/other"),
+        (&[], "10.1.0.4", "10.1.0.4 is no public address"),
+        (&[], "169.254.169.254", "169.254.169.254 is no public address"),
+    ];
+    for (others, address, expected) in table {
+        let error = with_further(&harness, others, address).await.unwrap_err();
+        assert!(error.contains("azure-additional-public-ips") && error.contains(expected), "{error}");
+        assert_eq!(harness.security_rules(), Vec::<Value>::new(), "{address}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_name_a_further_address_share_it_with_different_ports() {
+    let harness = Harness::new(Form::Addresses);
+    let other = showing("20.9.9.9", 443, &[("azure-additional-public-ips", "20.9.9.9")]);
+    assert_eq!(with_further(&harness, &[other], "20.9.9.9").await.unwrap(), ["20.9.9.9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_addresses_are_limited_to_the_ranges_of_the_configuration() {
+    let harness = Harness::new(Form::Addresses).with(json!({"additionalPublicIPRanges": ["20.9.9.0/24"]}));
+    assert_eq!(with_further(&harness, &[], "20.9.9.9").await.unwrap(), ["20.9.9.9"]);
+    let error = with_further(&harness, &[], "8.8.8.8").await.unwrap_err();
+    assert!(error.contains("8.8.8.8 is not in a range of additionalPublicIPRanges"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn mistakes_are_reported_with_their_remedy_before_any_request() {
-    let table: [(Pairs<'_>, Value, &str); 9] = [
+    let table: [(Pairs<'_>, Value, &str); 12] = [
+        (&[("azure-pip-tags", "ccm-rs-service=u")], Value::Null, "is reserved"),
+        (&[("azure-pip-tags", "Kubernetes-Cluster-Name=a")], Value::Null, "is reserved"),
+        (&[("azure-pip-tags", "team=web,SERVICE=shop/web")], Value::Null, "is reserved"),
         (&[("azure-load-balancer-tcp-idle-timeout", "3")], Value::Null, "azure-load-balancer-tcp-idle-timeout"),
         (
             &[
@@ -329,6 +386,42 @@ async fn private_link_service_follows_its_annotations_and_goes_before_its_fronte
         harness.ensure(&provider, &of(&[INTERNAL, create])).await.unwrap();
         harness.delete(&provider, &of(annotations)).await.unwrap();
         assert_eq!((shown(), harness.balancer("kubernetes-internal")), (Value::Null, Value::Null));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_whose_namespaces_and_names_join_to_one_text_have_pools_of_their_own() {
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let of = |namespace: &str, name: &str, port: u16| {
+        let mut service = service(name, &[port], &[], &local);
+        service.metadata.namespace = Some(namespace.to_owned());
+        service
+    };
+    // The name of the Go program is `a-b-c` for both.
+    let all = [of("a", "b-c", 80), of("a-b", "c", 25)];
+    for (is_first_alone, expected) in [(true, ["a-b-c", "a-b_c"]), (false, ["a-b_c", "a_b-c"])] {
+        let configured = json!([{"name": "kubernetes", "primaryVMSet": "one"}]);
+        let harness =
+            Harness::new(Form::Addresses).with(json!({ "multipleStandardLoadBalancerConfigurations": configured }));
+        let provider = harness.started().await;
+        let known = if is_first_alone { &all[..1] } else { &all[..] };
+        harness.ensure_among(&provider, &all[0], known).await.unwrap();
+        harness.ensure_among(&provider, &all[1], &all).await.unwrap();
+        let pools = |harness: &Harness| {
+            let shown = harness.balancer("kubernetes");
+            let mut names: Vec<_> =
+                list(&shown["properties"]["backendAddressPools"]).map(|it| text(&it["name"])).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(pools(&harness), expected, "{is_first_alone}");
+        harness.changes();
+        for it in &all {
+            harness.ensure_among(&provider, it, &all).await.unwrap();
+        }
+        assert_eq!((harness.changes(), pools(&harness)), (Vec::new(), expected.map(str::to_owned).into()));
+        harness.delete(&provider, &all[0]).await.unwrap();
+        assert_eq!(pools(&harness), ["a-b_c"], "the pool of the other Service stays");
     }
 }
 

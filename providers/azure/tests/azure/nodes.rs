@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use cloud_provider::{
     Caches, CloudProvider, ConditionStatus, Environment, InstanceState, LookupRequest, MetadataLevel, Node, Setup,
     Taint,
@@ -58,6 +59,25 @@ async fn provider_id_is_read_in_every_spelling_and_written_in_one() {
         let found = state(&harness, Node { provider_id: wrong.into(), ..Node::default() }).await;
         assert!(found.is_err(), "{wrong}: {found:?}");
     }
+}
+
+/// Answers the list of states with values of forms that Azure never sends.
+async fn odd_states(request: axum::extract::Request, next: axum::middleware::Next) -> axum::response::Response {
+    match request.uri().query().is_some_and(|query| query.contains("statusOnly")) {
+        true => r#"{"value": ["text", 7, {"id": "a", "properties": "text"}, {"properties": {"instanceView": [1]}}]}"#
+            .into_response(),
+        false => next.run(request).await,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn machine_is_found_although_the_states_have_another_form() {
+    let harness = Harness::new(Form::Addresses);
+    let router = harness.fake.router().layer(axum::middleware::from_fn(odd_states));
+    let provider = harness.started_with(move |http| http.service(router.clone())).await;
+    let known = Arc::new(node(&harness, "worker-1"));
+    let found = provider.instances().unwrap().lookup(&[known], EVERYTHING).await.remove(0);
+    assert!(matches!(found, Ok(InstanceState::Present { .. })), "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,6 +115,25 @@ async fn denial_of_a_shared_address_ends_with_its_service() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn denial_that_would_cut_off_another_service_of_an_internal_address_is_refused() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let harness = Harness::new(Form::Addresses);
+    let provider = harness.started().await;
+    let mut mail = service("mail", &[25], &[internal], &Value::Null);
+    let status = harness.ensure(&provider, &mail).await.unwrap().unwrap();
+    let ip = status.ingress.as_ref().unwrap()[0].ip.clone().unwrap();
+    mail.status = Some(serde_json::from_value(json!({ "loadBalancer": status })).unwrap());
+    let spec = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"], "loadBalancerIP": ip});
+    let web = service("web", &[80], &[internal, DENY], &spec);
+    let error = harness.ensure_among(&provider, &web, &[mail.clone(), web.clone()]).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("Service default/mail has address"), "{error}");
+    assert_eq!(harness.security_rules(), Vec::<Value>::new());
+    // With ranges of its own, the other Service has a rule that admits its traffic.
+    mail.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["198.51.100.0/24".to_owned()]);
+    harness.ensure_among(&provider, &web, &[mail, web.clone()]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn rule_that_somebody_opened_is_closed_again() {
     let harness = Harness::new(Form::Addresses);
     let web = service("web", &[80], &[], &json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}));

@@ -1,15 +1,17 @@
 //! Changes of a load balancer: the order of requests, and the handling of answers.
 
+use std::collections::BTreeMap;
+
 use cloud_provider::{Error, EventSubject, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Applied, Attributes, Change, Difference, Identity, ObservedLoadBalancer, Operation, Port, ResourceGraph,
+    Applied, Attributes, Change, Difference, Identity, ObservedLoadBalancer, Operation, OwnerTags, Port, ResourceGraph,
     ResourceKey,
 };
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
-use super::adoption::{ADOPTED, is_adoption};
+use super::adoption::{is_adoption, is_record, record, targets_of_others};
 use super::create::create;
 use super::desired::TO_BE_MADE;
 use super::requests::{Request, requests};
@@ -110,7 +112,14 @@ impl HcloudLoadBalancers {
             && over_limit.is_empty()
             && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
-            Some(outcome) => settled(ObservedLoadBalancer { adopted: is_adoption(actual, identity), ..outcome }),
+            Some(outcome) => {
+                let mut labels = outcome.labels.clone();
+                if operations.contains(&Operation::Tag) {
+                    labels = self::labels(identity, actual);
+                    let _ = OwnerTags::take_from(&mut labels);
+                }
+                settled(ObservedLoadBalancer { adopted: is_adoption(actual, identity), labels, ..outcome })
+            }
             None => self.read_again(&actual.id).await?,
         };
         if !unknown.is_empty() {
@@ -169,7 +178,7 @@ impl HcloudLoadBalancers {
     ) -> Result<()> {
         let mut body = Map::new();
         if operations.contains(&Operation::Tag) {
-            body.insert("labels".to_owned(), labels(identity, actual));
+            body.insert("labels".to_owned(), json!(labels(identity, actual)));
         }
         let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
         body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
@@ -235,11 +244,22 @@ impl HcloudLoadBalancers {
         Applied::Protected
     }
 
-    /// Removes the owner labels from a load balancer that was not created for its Service, and leaves everything else
-    /// unchanged.
+    /// Removes the Service's listeners and targets from a load balancer that was not created for the Service, and then its
+    /// owner labels, by which an interrupted removal is found again.
     pub(super) async fn disown(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
+        let graph = actual.graph.clone().unwrap_or_default();
+        let listeners = graph.listeners().map(|(port, _)| ResourceKey::Listener(port.clone()));
+        let mut operations: Vec<_> = listeners.map(|resource| Operation::Delete { resource }).collect();
+        let targets = graph.targets_of(POOL).without(&targets_of_others(actual));
+        if !targets.is_empty() {
+            operations.push(Operation::RemoveTargets { pool: POOL.to_owned(), targets });
+        }
+        match self.take_back(change, &actual.id, &graph, &operations).await {
+            Err(err) if err.is_not_found() && self.by_id(&actual.id).await?.is_none() => return Ok(Applied::Gone),
+            outcome => outcome?,
+        }
         let mut labels = actual.labels.clone();
-        labels.retain(|key, _| key != LEGACY_OWNER_LABEL && key != ADOPTED);
+        labels.retain(|key, _| key != LEGACY_OWNER_LABEL && !is_record(key));
         let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
         match self.api.actions.send(call, change.callbacks).await {
             Err(err) if err.is_not_found() => return Ok(Applied::Gone),
@@ -247,11 +267,31 @@ impl HcloudLoadBalancers {
         }
         let text = format!(
             "load balancer {:?} ({}) was adopted by its name, not created for this Service, so only its owner \
-             labels were removed; delete it by hand if it is no longer needed",
+             labels, and listeners and targets of the Service, were removed; delete it by hand if it is no longer needed",
             actual.name, actual.id
         );
         self.deduplicator.warn(true, EventSubject::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
         Ok(Applied::Protected)
+    }
+
+    /// Removes listeners and targets from a load balancer, and the managed certificates of the Service.
+    async fn take_back(
+        &self,
+        change: Change<'_>,
+        id: &str,
+        graph: &ResourceGraph,
+        operations: &[Operation],
+    ) -> Result<()> {
+        let mut batch = self.api.actions.batch(change.callbacks);
+        for Request { call, .. } in requests(id, graph, operations, None) {
+            batch.start(call, None).await?;
+        }
+        batch.finish().await?;
+        if !certificates(graph).is_empty() || is_managed(change.identity) {
+            let kept = self.catalogue.delete_managed(change.identity.uid(), None, id).await?;
+            self.deduplicator.record_if(true, change.identity.service, &kept);
+        }
+        Ok(())
     }
 
     pub(super) async fn read_again(&self, id: &str) -> Result<ObservedLoadBalancer> {
@@ -303,15 +343,15 @@ fn settled(mut outcome: ObservedLoadBalancer) -> ObservedLoadBalancer {
 }
 
 /// Returns all labels of a load balancer: the legacy owner tag, the owner tags, and labels of other programs.
-pub(super) fn labels(identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> Value {
+pub(super) fn labels(identity: &Identity<'_>, actual: &ObservedLoadBalancer) -> BTreeMap<String, String> {
     let mut labels = identity.owner_tags().among(actual.labels.clone());
     labels.insert(LEGACY_OWNER_LABEL.to_owned(), identity.uid().to_owned());
-    if !actual.id.is_empty() && is_adoption(actual, identity) {
-        labels.insert(ADOPTED.to_owned(), "true".to_owned());
+    if !actual.id.is_empty() && !actual.adopted && is_adoption(actual, identity) {
+        record(&mut labels, actual);
     }
     // The name of a cluster may be more than a label can hold; the Service's mark is enough.
     labels.retain(|key, value| !key.starts_with("ccm-rs/") || is_label(value));
-    json!(labels)
+    labels
 }
 
 fn is_label(value: &str) -> bool {

@@ -68,7 +68,7 @@ pub(super) async fn create(
         ("algorithm", settings.text("algorithm").map_or(Value::Null, |it| json!({"type": it}))),
         ("public_interface", setting("public")),
         ("network", json!(network.and_then(|it| it.get("network")))),
-        ("labels", labels(identity, &ObservedLoadBalancer::default())),
+        ("labels", json!(labels(identity, &ObservedLoadBalancer::default()))),
         ("services", graph.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
     ];
     let stated = body.into_iter().filter(|(_, value)| !value.is_null());

@@ -30,6 +30,7 @@ use provider_kit::load_balancers::{
 use provider_kit::paging::ListResult;
 use provider_kit::transport::{Call, Priority};
 
+use self::adoption::{with_targets_of_others, without_others};
 use self::catalogue::{BalancerType, Catalogue};
 use self::desired::Facts;
 use self::spec::{Certificates, ServiceSpec};
@@ -87,7 +88,7 @@ impl HcloudLoadBalancers {
     }
 
     fn actual(&self, shown: LoadBalancer) -> ObservedLoadBalancer {
-        shown.into_actual(self.network().ok().flatten())
+        without_others(shown.into_actual(self.network().ok().flatten()))
     }
 
     async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<ObservedLoadBalancer>> {
@@ -306,7 +307,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     ) -> Result<ResourceGraph> {
         self.report_place(identity.service, observed);
         desired::check_reachable(&desired, observed.graph.as_ref())?;
-        Ok(desired)
+        Ok(with_targets_of_others(desired, observed))
     }
 
     /// Adopts by name, which is how users import load balancers that they created themselves. A load balancer whose

@@ -1,5 +1,6 @@
 //! Tables and properties of the assignment of addresses.
 
+use cloud_provider::{AddressType, Node, NodeAddress};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -8,7 +9,7 @@ use crate::address_book::ENTRIES;
 
 fn config(ranges: &str, method: Option<ForwardMethod>) -> Config {
     let pools = Pools::parse(ranges).expect("ranges");
-    Config { namespace: "kube-system".into(), config_map: "vip".into(), pools, method }
+    Config { namespace: "kube-system".into(), config_map: "vip".into(), pools, only_ranges: false, method }
 }
 
 fn service(name: &str) -> Service {
@@ -75,6 +76,54 @@ fn requested_address_is_used_inside_and_outside_the_pool_and_the_old_one_is_free
         assert_eq!(assign(&mut book, &service, &config("10.0.0.0/24", None)).expect("an address"), [requested]);
         assert_eq!((data(&book, requested), data(&book, "10.0.0.1")), ("default/web".into(), String::new()));
     }
+}
+
+/// Returns a Service that requests this address.
+fn requesting(ip: &str) -> Service {
+    let mut service = service("web");
+    service.spec.get_or_insert_default().load_balancer_ip = Some(ip.into());
+    service
+}
+
+#[test]
+fn special_address_is_refused_even_inside_a_range() {
+    for ip in ["0.0.0.0", "127.0.0.1", "169.254.169.254", "224.0.0.18", "255.255.255.255"] {
+        let errors = desired(&requesting(ip), &config("0.0.0.0/0", None)).review().errors;
+        assert!(errors.len() == 1 && errors[0].starts_with(&format!("spec.loadBalancerIP: {ip} is a")), "{errors:?}");
+    }
+}
+
+#[test]
+fn address_outside_of_the_ranges_is_refused_if_the_variable_requires_it() {
+    let config = Config { only_ranges: true, ..config("10.0.0.0/24,inner=10.1.0.5-10.1.0.6", None) };
+    for ip in ["10.0.0.9", "10.1.0.6"] {
+        assert_eq!(assign(&mut AddressBook::default(), &requesting(ip), &config).expect("an address"), [ip]);
+    }
+    for ip in ["10.0.1.1", "10.1.0.4", "10.0.0.255"] {
+        let errors = desired(&requesting(ip), &config).review().errors;
+        assert!(errors.len() == 1 && errors[0].contains("which KEEPALIVED_ONLY_SERVICE_CIDR requires"), "{errors:?}");
+    }
+}
+
+#[test]
+fn address_of_a_node_and_cluster_ip_are_neither_requested_nor_given_out() {
+    let mut services = Services::default();
+    let address = |ip| NodeAddress::new(AddressType::InternalIP, ip);
+    services.add_node(&Node { name: "worker-1".into(), addresses: [address("10.0.0.1")].into(), ..Node::default() });
+    let mut dns = service("dns");
+    let spec = dns.spec.get_or_insert_default();
+    (spec.type_, spec.cluster_ip) = (Some("ClusterIP".into()), Some("10.0.0.2".into()));
+    services.add(&dns);
+    let (services, config) = (Arc::new(services), config("10.0.0.0/24", None));
+    let mut book = AddressBook::default();
+    for (ip, user) in [("10.0.0.1", "Node worker-1"), ("10.0.0.2", "Service default/dns")] {
+        let desired = desired(&requesting(ip), &config).spec;
+        let error = desired.assign(&mut book, &config.pools, || Arc::clone(&services)).unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(&format!("{ip} is used by {user}")), "{error}");
+    }
+    let desired = desired(&service("web"), &config).spec;
+    desired.assign(&mut book, &config.pools, || services).expect("an address");
+    assert_eq!(book.entries[0].ip.to_string(), "10.0.0.3", "the first address that the cluster does not use");
 }
 
 #[test]

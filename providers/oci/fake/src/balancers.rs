@@ -3,7 +3,7 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Map, Value, json};
 
-use crate::{Answer, ApiRequest, COMPARTMENT, Oracle, array, not_found, ok, page, refuse};
+use crate::{Answer, ApiRequest, COMPARTMENT, Oracle, array, constraints, not_found, ok, page, refuse};
 
 /// Parts of load balancers, by the name of their path.
 const PARTS: [(&str, &str); 4] = [
@@ -53,6 +53,7 @@ fn set(cloud: &Oracle, name: &str, body: &Value, network: bool) -> Result<Value,
 /// Returns a part as the API shows it.
 fn part(cloud: &Oracle, balancer: &Value, kind: &str, name: &str, body: &Value) -> Result<Value, Refused> {
     let network = is_network(balancer["id"].as_str().unwrap_or_default());
+    constraints::part(kind, name, body, network)?;
     let mut it = body.clone();
     it["name"] = name.into();
     let uses = body["sslConfiguration"]["certificateName"].as_str();
@@ -196,6 +197,7 @@ pub(crate) fn create(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
         return Err(refuse(409, "InvalidatedRetryToken", "The load balancer of this retry token was deleted."));
     }
     let body = &request.body;
+    constraints::whole(body, network)?;
     let needed = if network {
         body["subnetId"].is_null()
     } else {
@@ -250,6 +252,7 @@ fn begun(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn update(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    constraints::whole(&request.body, is_network(request.id()))?;
     let found = free(cloud, request)?;
     for key in ["freeformTags", "definedTags", "displayName", "ipMode", "nlbIpVersion", "networkSecurityGroupIds"] {
         request.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
@@ -258,6 +261,7 @@ pub(crate) fn update(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn shape(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
+    constraints::whole(&request.body, false)?;
     let found = free(cloud, request)?;
     found["shapeName"] = request.body["shapeName"].clone();
     found["shapeDetails"] = request.body["shapeDetails"].clone();

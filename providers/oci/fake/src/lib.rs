@@ -13,6 +13,7 @@
 
 mod balancers;
 mod compute;
+mod constraints;
 mod network;
 mod signature;
 

@@ -3,7 +3,10 @@
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-use crate::{Answer, ApiRequest, COMPARTMENT, LB_SUBNET, NODE_SUBNET, Oracle, VCN, array, not_found, ok, page, refuse};
+use crate::{
+    Answer, ApiRequest, COMPARTMENT, LB_SUBNET, NODE_SUBNET, Oracle, VCN, array, constraints, not_found, ok, page,
+    refuse,
+};
 
 /// The limit of rules in one request to a group.
 const BATCH: usize = 25;
@@ -129,6 +132,7 @@ fn batch(request: &ApiRequest, key: &str) -> Result<Vec<Value>, Refused> {
 
 pub(crate) fn add_rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let mut added = batch(request, "securityRules")?;
+    added.iter().try_for_each(constraints::rule)?;
     for rule in &mut added {
         rule["id"] = format!("{:06X}", cloud.number()).into();
     }

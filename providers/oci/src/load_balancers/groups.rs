@@ -294,6 +294,11 @@ impl Groups {
     /// group, which may also mean that the credential is for another tenancy.
     pub(super) async fn delete(&self, own: &str, uid: &str) -> Result<bool> {
         let begun = Instant::now();
+        let group: Option<Group> = self.0.iaas.find(Call::get(ONE, &[own])).await?;
+        // A group that was not created for the Service stays, whatever leads to it.
+        if group.is_some_and(|group| !group.is_of(uid)) {
+            return Ok(false);
+        }
         let seen = self.rules(own, uid).await?;
         self.write(own, uid, &Attributes::default(), Some(&seen)).await?;
         match self.0.iaas.send(Call::delete(ONE, &[own])).await {

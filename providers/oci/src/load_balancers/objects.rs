@@ -243,7 +243,8 @@ fn legacy_owner(name: &str, prefix: &str, is_network: bool) -> Option<String> {
 /// Converts a load balancer to what the engine compares.
 pub(crate) fn observed(form: &'static Form, balancer: &Value, prefix: &str) -> ObservedLoadBalancer {
     let text = |key: &str| balancer[key].as_str().unwrap_or_default().to_owned();
-    let mut labels = freeform(balancer);
+    // A tag of the cloud is no label that only this program sets.
+    let mut labels = local(&freeform(balancer));
     let owner_tags = OwnerTags::take_from(&mut labels);
     let legacy_owner = legacy_owner(&text("displayName"), prefix, form.is_network());
     let mode = labels.get(RULES).cloned();
@@ -298,7 +299,7 @@ pub(crate) const ADOPTED: &str = "ccm-rs/adopted";
 /// the ports of a load balancer without a Service are those of a user.
 pub(crate) const RULES: &str = "ccm-rs/security-rules";
 
-/// Returns the labels that the cloud has, too.
+/// Returns the labels without those that the cloud does not have.
 pub(crate) fn local(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = labels.clone();
     labels.retain(|key, _| ![PRIVATE_FROM, PROTECTED, super::groups::OWN].contains(&&**key));

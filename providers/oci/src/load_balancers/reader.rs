@@ -7,6 +7,7 @@ use cloud_provider::Service;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::health_check::{HealthCheck, requests_only_local_traffic};
+use provider_kit::key_pair::{is_namespace, is_object_name};
 use provider_kit::load_balancers::{ReservedTags, ServicePort, service_ports};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::source_ranges::configured_source_ranges;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::objects::Form;
 use super::spec::{Families, PortSpec};
-use crate::annotations::{self as key, LoadBalancerKind, SecurityMode};
+use crate::annotations::{self as key, GroupIds, LoadBalancerKind, SecurityMode};
 use crate::config::{Config, Tags};
 
 /// Freeform tags by which this program and the Go program know load balancers and network security groups.
@@ -49,6 +50,28 @@ impl Reader<'_> {
     pub(super) fn filled<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         annotation.text_on(self.service)?;
         self.proxied(annotation)
+    }
+
+    /// Returns namespace and name of the Secret that an annotation names: one of the Service's namespace, or of a namespace
+    /// that the configuration shares. Otherwise the author of a Service could use any certificate of the cluster.
+    pub(super) fn secret(&mut self, annotation: &Annotation<String>, config: &Config) -> Option<(String, String)> {
+        let text = self.proxied(annotation).filter(|it| !it.is_empty())?;
+        let own = self.service.metadata.namespace.as_deref().unwrap_or("default");
+        let (namespace, name) = text.split_once('/').unwrap_or((own, &text));
+        let key = annotation.key();
+        let is_shared = config.secret_namespaces.iter().any(|it| it == namespace || it == "*");
+        if !is_namespace(namespace) || !is_object_name(name) {
+            self.annotations
+                .mistake(format!("annotation {key}: {text:?} is not the name of a Secret, or NAMESPACE/NAME"));
+        } else if namespace != own && !is_shared {
+            self.annotations.mistake(format!(
+                "annotation {key}: Secret {text} is not in namespace {own} of the Service; copy the Secret there, or add \
+                 {namespace:?} to loadBalancer.secretNamespaces of the cloud configuration"
+            ));
+        } else {
+            return Some((namespace.to_owned(), name.to_owned()));
+        }
+        None
     }
 
     pub(super) fn shape(&mut self) -> Option<(String, Option<(u32, u32)>)> {
@@ -176,9 +199,34 @@ impl Reader<'_> {
         let subnet =
             |at: usize, named: Option<&str>| named.map(str::to_owned).or_else(|| config.subnets.get(at).cloned());
         let named = annotations.map(|annotation| annotation.text_on(self.service));
+        let is_listed = |id: &str| config.allowed_subnets.as_ref().is_none_or(|all| all.iter().any(|it| it == id));
+        let is_refused = |id: &str| !is_listed(id) && !config.subnets.iter().any(|it| it == id);
+        for (annotation, id) in annotations.iter().zip(named).take(if self.is_network { 1 } else { 2 }) {
+            if let Some(id) = id.filter(|id| is_refused(id)) {
+                let key = annotation.key();
+                self.annotations.mistake(format!(
+                    "annotation {key}: {id} is not in loadBalancer.allowedSubnets of the configuration"
+                ));
+            }
+        }
         let mut subnets: Vec<_> = named.into_iter().enumerate().map(|(at, named)| subnet(at, named)).collect();
         subnets.truncate(if self.is_network { 1 } else { 2 });
         (subnets, named.map(|it| it.is_some()))
+    }
+
+    /// Returns the network security groups that an annotation names.
+    pub(super) fn groups(&mut self, annotation: &Annotation<GroupIds>, config: &Config) -> BTreeSet<String> {
+        let groups = self.annotations.get(annotation).unwrap_or_default().0;
+        let is_refused =
+            |id: &&String| config.allowed_security_groups.as_ref().is_some_and(|allowed| !allowed.contains(id));
+        let refused: Vec<_> = groups.iter().filter(is_refused).cloned().collect();
+        for id in refused {
+            let key = annotation.key();
+            self.annotations.mistake(format!(
+                "annotation {key}: {id} is not in loadBalancer.allowedSecurityGroups of the configuration"
+            ));
+        }
+        groups
     }
 
     /// Returns the ranges of clients; without any, all addresses of the Service's families.
@@ -200,8 +248,9 @@ impl Reader<'_> {
 
     /// Returns the tags of a new load balancer: those of annotations, or else those of the configuration.
     pub(super) fn tags(&mut self, config: &Config) -> Tags {
-        let mut freeform = self.pick(&key::FREEFORM_TAGS, &key::NETWORK_FREEFORM).unwrap_or_default();
-        freeform.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::FREEFORM_TAGS, &mut self.annotations));
+        let annotation = if self.is_network { &key::NETWORK_FREEFORM } else { &key::FREEFORM_TAGS };
+        let mut freeform = self.annotations.get(annotation).unwrap_or_default();
+        freeform.retain(|tag, _| RESERVED_TAGS.allows(tag, annotation, &mut self.annotations));
         let defined = self.pick(&key::DEFINED_TAGS, &key::NETWORK_DEFINED).unwrap_or_default();
         if freeform.is_empty() && defined.0.is_empty() { config.tags.clone() } else { Tags { freeform, defined } }
     }

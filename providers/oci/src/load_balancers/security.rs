@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use parking_lot::Mutex;
 use provider_kit::cached::Cached;
 use provider_kit::cluster::ClusterView;
+use provider_kit::json_path::place;
 use provider_kit::load_balancers::{Attributes, ResourceKey};
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
@@ -365,6 +366,6 @@ fn edit(document: &mut Value, add: &[Rule], remove: &[Rule]) {
                 rules.push(rule.written());
             }
         }
-        document[direction] = rules.into();
+        *place(document, &[direction]) = rules.into();
     }
 }

@@ -78,12 +78,6 @@ pub(crate) struct PortSpec {
     pub(crate) listener: Value,
 }
 
-fn namespaced(service: &Service, name: &str) -> (String, String) {
-    let own = service.metadata.namespace.as_deref().unwrap_or("default");
-    let (namespace, name) = name.split_once('/').unwrap_or((own, name));
-    (namespace.to_owned(), name.to_owned())
-}
-
 fn families(service: &Service) -> Families {
     let spec = service.spec.as_ref();
     let policy = spec.and_then(|it| it.ip_family_policy.as_deref()).unwrap_or("SingleStack");
@@ -156,7 +150,6 @@ impl LoadBalancerSpec {
         reader.check_service(families);
         reader.check_names(kind);
         reader.annotations.get(&key::COMPARTMENT);
-        let secret = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| namespaced(service, &it));
         let groups = if is_network { &key::NETWORK_GROUPS } else { &key::NETWORK_SECURITY_GROUPS };
         let spec = Self {
             kind,
@@ -167,13 +160,13 @@ impl LoadBalancerSpec {
             is_subnet_named,
             health_port,
             set,
-            tls_secret: secret(reader.proxied(&key::TLS_SECRET)),
-            tls_backend_secret: secret(reader.proxied(&key::TLS_BACKEND_SECRET)),
+            tls_secret: reader.secret(&key::TLS_SECRET, config),
+            tls_backend_secret: reader.secret(&key::TLS_BACKEND_SECRET, config),
             certificate_ids: reader.proxied(&key::TLS_CERTIFICATE_IDS).unwrap_or_default(),
             tls: reader.filled(&key::LISTENER_TLS),
             backend_tls: reader.filled(&key::BACKEND_TLS),
-            groups: reader.annotations.get(groups).unwrap_or_default().0,
-            backend_groups: reader.annotations.get(&key::BACKEND_GROUPS).unwrap_or_default().0,
+            groups: reader.groups(groups, config),
+            backend_groups: reader.groups(&key::BACKEND_GROUPS, config),
             mode,
             sources,
             preserves_source,

@@ -1,15 +1,19 @@
 //! Load balancers: what is created, changed and refused.
 
 use cloud_provider::CloudProvider;
-use oci_fake::{Fault, LB_SUBNET, NODE_SUBNET};
+use oci_fake::{Fault, KEY, LB_SUBNET, NODE_SUBNET, TENANCY};
+use provider_kit::transport::in_process;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, UID, other_service, rules, service};
+use crate::harness::{Harness, UID, api_key, configuration, other_service, rules, service};
 
 const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 const OCI: &str = "oci.oraclecloud.com/";
 const LB: &str = "service.beta.kubernetes.io/oci-load-balancer-";
 const NLB: &str = "oci-network-load-balancer.oraclecloud.com/";
+
+/// A tag with the name that the program has for the network security group of a load balancer.
+const OWN_GROUP: &str = r#"{"ccm-rs/network-security-group": "ocid1.networksecuritygroup.oc1.phx.a"}"#;
 
 fn port(number: u16, protocol: &str) -> Value {
     json!({"name": protocol.to_lowercase(), "port": number, "nodePort": 30000 + number, "protocol": protocol})
@@ -181,6 +185,50 @@ async fn mode_nsg_writes_a_group_that_goes_with_the_load_balancer() {
     assert_eq!(harness.changes(), [""; 0]);
     harness.delete(&provider, &web).await.unwrap();
     assert_eq!((rules_of(&backend), harness.fake.lock().all("networksecuritygroup").count()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_that_only_a_tag_of_the_load_balancer_names_stays() {
+    for mode in ["NSG", "All"] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let theirs = harness.fake.lock().add_group("theirs");
+        let rule =
+            json!({"id": "1", "direction": "INGRESS", "protocol": "6", "description": format!("service-uid-{UID}")});
+        let mut web = service(
+            &[(&format!("{OCI}security-rule-management-mode"), if mode == "All" { "SL-All" } else { mode })],
+            json!({}),
+        );
+        harness.ensure(&provider, &mut web).await.unwrap();
+        {
+            let mut cloud = harness.fake.lock();
+            cloud.objects.get_mut(&theirs).unwrap()["securityRules"] = json!([rule]);
+            let id = cloud.all("loadbalancer").next().unwrap()["id"].as_str().unwrap().to_owned();
+            cloud.objects.get_mut(&id).unwrap()["freeformTags"]["ccm-rs/network-security-group"] =
+                theirs.as_str().into();
+        }
+        harness.delete(&harness.started().await, &web).await.unwrap();
+        let cloud = harness.fake.lock();
+        assert_eq!(cloud.all("loadbalancer").count(), 0, "{mode}");
+        assert_eq!(cloud.objects[&theirs]["securityRules"], json!([rule]), "{mode}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secret_of_a_namespace_of_the_configuration_is_read() {
+    for namespaces in ["[default]", "['*']"] {
+        let harness = Harness::new();
+        let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+        let text = text.replace("loadBalancer:\n", &format!("loadBalancer:\n  secretNamespaces: {namespaces}\n"));
+        let provider = harness.started_with(text, &[], &in_process(harness.fake.router())).await;
+        harness.set_certificate("-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n");
+        let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+        let mut web = service(&[(&ports, "80"), (&secret, "default/web-tls")], json!({}));
+        web.metadata.namespace = Some("shop".to_owned());
+        harness.ensure(&provider, &mut web).await.unwrap();
+        let made = harness.balancer("loadbalancer");
+        assert_eq!(made["listeners"]["TCP-80"]["sslConfiguration"]["certificateName"], "web-tls", "{namespaces}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -566,6 +614,19 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
         (oci("oci-network-security-groups", "a,b,c,d,e,f"), json!({}), "at most five"),
         (oci("oci-network-security-groups", "a,b,"), json!({}), "an item is empty"),
         (oci("initial-freeform-tags-override", "{"), json!({}), "initial-freeform-tags-override"),
+        (lb("tls-secret", "payments/web-tls"), json!({}), "is not in namespace default of the Service"),
+        (
+            lb("tls-backendset-secret", "payments/web-tls"),
+            json!({}),
+            "add \"payments\" to loadBalancer.secretNamespaces",
+        ),
+        (lb("tls-secret", "x/../../v1?/web"), json!({}), "is not the name of a Secret, or NAMESPACE/NAME"),
+        (lb("tls-secret", "../web-tls"), json!({}), "is not the name of a Secret, or NAMESPACE/NAME"),
+        (oci("initial-freeform-tags-override", OWN_GROUP), json!({}), "is reserved"),
+        (oci("initial-freeform-tags-override", r#"{"CCM-RS/Adopted": "true"}"#), json!({}), "is reserved"),
+        (oci("initial-freeform-tags-override", r#"{"serviceuid": "u"}"#), json!({}), "is reserved"),
+        (nlb(&[("initial-freeform-tags-override", OWN_GROUP)]), json!({}), "initial-freeform-tags-override: \"ccm-rs/"),
+        (nlb(&[("freeform-tags", OWN_GROUP)]), json!({}), "is reserved"),
         (oci("security-rule-management-mode", "SL-Some"), json!({}), "security-rule-management-mode"),
         (oci("loadbalancer-policy", "RANDOM"), json!({}), "ROUND_ROBIN"),
         (oci("ingress-ip-mode", "odd"), json!({}), "ingress-ip-mode"),
@@ -589,6 +650,63 @@ async fn mistakes_in_annotations_are_reported_before_any_request() {
         assert!(error.is_invalid() && error.to_string().contains(expected), "{expected}: {error}");
     }
     assert_eq!(harness.changes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subnets_and_groups_of_annotations_are_limited_to_those_of_the_configuration() {
+    let harness = Harness::new();
+    let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+    let allowed = format!("loadBalancer:\n  allowedSubnets: [{NODE_SUBNET}]\n  allowedSecurityGroups: [mine]\n");
+    let text = text.replace("loadBalancer:\n", &allowed);
+    let provider = harness.started_with(text, &[], &in_process(harness.fake.router())).await;
+    let nlb = (KIND.to_owned(), "nlb");
+    let table = [
+        (vec![(format!("{LB}subnet1"), "theirs")], "subnet1: theirs is not in loadBalancer.allowedSubnets"),
+        (vec![(format!("{LB}subnet2"), "theirs")], "subnet2: theirs is not in loadBalancer.allowedSubnets"),
+        (vec![(format!("{NLB}subnet"), "theirs"), nlb.clone()], "subnet: theirs is not in loadBalancer.allowedSubnets"),
+        (
+            vec![(format!("{OCI}oci-network-security-groups"), "mine,theirs")],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+        (
+            vec![(format!("{OCI}oci-backend-network-security-group"), "theirs")],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+        (
+            vec![(format!("{NLB}oci-network-security-groups"), "theirs"), nlb],
+            "theirs is not in loadBalancer.allowedSec",
+        ),
+    ];
+    for (annotations, expected) in table {
+        let error = harness.ensure(&provider, &mut annotated(&annotations, json!({}))).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{expected}: {error}");
+    }
+    assert_eq!(harness.changes(), [""; 0]);
+    for subnet in [LB_SUBNET, NODE_SUBNET] {
+        let mut web = annotated(&[(format!("{LB}subnet1"), subnet)], json!({}));
+        harness.ensure(&provider, &mut web).await.unwrap();
+        harness.delete(&provider, &web).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn doctor_names_the_policy_statement_that_is_missing() {
+    for (route, statement, is_failure) in [
+        ("GET /instances", "to read instance-family in compartment id", true),
+        ("GET /networkSecurityGroups", "to manage network-security-groups in compartment id", false),
+        ("GET /loadBalancers", "to manage load-balancers in compartment id", false),
+        ("GET /networkLoadBalancers", "to manage network-load-balancers in compartment id", false),
+    ] {
+        let harness = Harness::new();
+        let provider = harness.started().await;
+        let fault = Fault::refused_as(route, 404, "NotAuthorizedOrNotFound", "not authorized, or not found");
+        harness.fake.fault_injector().fail(fault);
+        let findings = provider.diagnose().await;
+        let found: Vec<_> = findings.iter().filter(|it| it.severity != cloud_provider::Severity::Ok).collect();
+        assert_eq!(found.len(), 1, "{route}: {findings:?}");
+        assert!(format!("{:?}", found[0]).contains(statement), "{findings:?}");
+        assert_eq!(found[0].severity == cloud_provider::Severity::Failure, is_failure, "{route}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,10 +31,11 @@ async fn an_adopted_load_balancer_is_not_deleted_with_its_service() {
         scene.changes();
         scene.events();
         scene.try_delete().await.unwrap();
-        assert_eq!(scene.changes(), [PUT], "restarts: {restarts}");
+        let [service, target] = ["delete_service", "remove_target"].map(action);
+        assert_eq!(scene.changes(), [service, target.clone(), target, PUT.to_owned()], "restarts: {restarts}");
         let after = scene.balancer();
         assert_eq!(after.labels, [("team".to_owned(), "blue".to_owned())].into());
-        assert_eq!((after.targets, after.services), (before.targets, before.services));
+        assert_eq!((after.targets.len(), after.services.len(), after.algorithm), (0, 0, before.algorithm));
         let events = scene.events();
         assert!(events[0].starts_with("web LoadBalancerNotDeleted: load balancer \"edge\" ("), "{events:?}");
         // The load balancer has no owner now.
@@ -43,6 +44,65 @@ async fn an_adopted_load_balancer_is_not_deleted_with_its_service() {
         scene.try_delete().await.unwrap();
         assert_eq!(scene.changes(), [""; 0]);
     }
+}
+
+/// Returns a listener as the cloud has it, with this port.
+async fn listener(port: u16) -> hetzner_fake::Service {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let mut listener = scene.balancer().services.remove(0);
+    (listener.listen_port, listener.destination_port) = (port, port);
+    listener
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
+    for restarts in [false, true] {
+        let (mut scene, theirs) = (naming_edge(), listener(443).await);
+        let machine = scene.fake.add_server("theirs").id;
+        let node: u64 = scene.servers()[0].parse().unwrap();
+        let before: Vec<_> = [machine, node].map(|id| Target::Server { id, use_private_ip: false }).into();
+        scene.fake.change_load_balancer("edge", |it| {
+            (it.services, it.targets) = (vec![theirs.clone()], before.clone());
+        });
+        scene.ensure().await;
+        assert_eq!(scene.sent(PUT)[0]["labels"][ADOPTED], "443", "the record of the listeners");
+        assert_eq!(scene.targets(), scene.servers(), "the two Nodes, and the machine that was there before");
+        if restarts {
+            scene.start().await;
+        }
+        scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
+        scene.ensure().await;
+        scene.try_update().await.unwrap();
+        let ports = |scene: &Scene| scene.balancer().services.iter().map(|it| it.listen_port).collect::<Vec<_>>();
+        assert_eq!((ports(&scene), scene.targets()), (vec![443, 80, 81], scene.servers()));
+        scene.changes();
+        scene.ensure().await;
+        assert_eq!(scene.changes(), [""; 0]);
+        if restarts {
+            scene.start().await;
+        }
+        scene.try_delete().await.unwrap();
+        let after = scene.balancer();
+        assert_eq!(after.labels, [("team".to_owned(), "blue".to_owned())].into(), "restarts: {restarts}");
+        assert_eq!((after.services, after.targets), (vec![theirs], before), "restarts: {restarts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn port_of_a_listener_that_was_there_before_the_adoption_is_refused() {
+    let (mut scene, theirs) = (naming_edge(), listener(80).await);
+    scene.fake.change_load_balancer("edge", |it| it.services = vec![theirs.clone()]);
+    let err = scene.refused().await;
+    let expected = "is one that the load balancer had before (its creator can delete it); choose another port";
+    assert!(err.is_invalid() && err.to_string().contains(expected), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+    // The same after an adoption with another port.
+    scene.ports(json!([{"port": 81, "nodePort": 30081}]));
+    scene.ensure().await;
+    scene.ports(json!([{"port": 81, "nodePort": 30081}, {"port": 80, "nodePort": 30080}]));
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains(expected), "{err}");
 }
 
 #[tokio::test(start_paused = true)]
