@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Result, Setup};
+use cloud_provider::{AdoptableTag, Result, Setup};
 use ipnet::IpNet;
 pub use provider_kit::addresses::AddressFamily;
 use provider_kit::declared::{Declared, Defaults};
@@ -38,6 +38,8 @@ pub struct Config {
     /// Variables with the prefix `HCLOUD_LOAD_BALANCERS_`, mostly defaults of annotations; `None` if
     /// `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Defaults>,
+    /// Tag that a load balancer must have before a Service adopts it.
+    pub adoptable_tag: Option<AdoptableTag>,
     /// Dedicated servers, if `ROBOT_ENABLED`.
     pub robot: Option<Robot>,
 }
@@ -121,6 +123,7 @@ impl Config {
             instances: Instances::read(&mut variables),
             metrics_address: variables.get(&METRICS_ADDRESS).filter(|_| variables.get(&METRICS_ENABLED) == Some(true)),
             load_balancers: load_balancers(&mut variables),
+            adoptable_tag: setup.adoptable_tag.clone(),
             robot: Robot::read(&mut variables, network.as_ref().is_some_and(|network| network.routes)),
             network,
         };

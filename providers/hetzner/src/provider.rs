@@ -75,7 +75,8 @@ impl Hetzner {
                 cluster.clone(),
             );
             let machines = Arc::new(servers.cloud().source().clone());
-            let options = Options { price: PRICE, ..Options::default() };
+            let adoptable_tag = config.adoptable_tag.clone();
+            let options = Options { price: PRICE, adoptable_tag, ..Options::default() };
             counted(LoadBalancerEngine::of(balancers, machines, options), &metrics)
         });
         let servers = counted(servers, &metrics);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cloud_provider::{ConfigFile, Environment, Error, Result, Setup};
+use cloud_provider::{AdoptableTag, ConfigFile, Environment, Error, Result, Setup};
 use provider_kit::declared::Value as _;
 use provider_kit::document::Document;
 use secrecy::SecretString;
@@ -147,6 +147,7 @@ pub struct Config {
     pub auth: Auth,
     pub region: Option<String>,
     pub compartment: Option<String>,
+    pub adoptable_tag: Option<AdoptableTag>,
     pub vcn: Option<String>,
     pub endpoint: Option<String>,
     pub has_load_balancers: bool,
@@ -267,6 +268,7 @@ impl Config {
             subnets,
             security_mode: mode,
             security_lists: load_balancer.security_lists.clone(),
+            adoptable_tag: setup.adoptable_tag.clone(),
             secret_namespaces: load_balancer.secret_namespaces.clone(),
             allowed_subnets: load_balancer.allowed_subnets.clone(),
             allowed_security_groups: load_balancer.allowed_security_groups.clone(),

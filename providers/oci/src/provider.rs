@@ -74,6 +74,7 @@ impl Oci {
             targets_follow_addresses: true,
             target_identity: TargetIdentity::AddressesAndProviderId,
             outlives: is_group,
+            adoptable_tag: api.config.adoptable_tag.clone(),
             price: &["shapeName", "shapeDetails.maximumBandwidthInMbps"],
             ..Options::default()
         };

@@ -58,7 +58,8 @@ impl OpenStack {
         let routes = routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
             let config = Arc::new(balancers);
-            reconciled(balancers::balancers(&services, config, ports, cluster.events().clone()), &setup.metrics)
+            let (events, tag) = (cluster.events().clone(), setup.adoptable_tag.clone());
+            reconciled(balancers::balancers(&services, config, ports, events, tag), &setup.metrics)
         });
         let (setup, config, has_routes) = (setup.clone(), RwLock::new(Arc::new(config)), OnceLock::new());
         Self { services, setup, config, cluster, servers, balancers, routes, has_routes }

@@ -74,6 +74,7 @@ impl HetznerCloud {
             instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: CachePolicy::Shared },
             metrics_address: None,
             load_balancers: Some(load_balancers),
+            adoptable_tag: None,
             robot: None,
         }
     }

@@ -256,3 +256,21 @@ async fn list_does_not_read_subnets_of_load_balancers_of_others() {
     assert!(requests.iter().any(|it| it.route == "GET /loadBalancers"));
     assert!(!requests.iter().any(|it| it.path.contains(subnet)), "it is not ours");
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_tag_is_not_adopted() {
+    for (value, is_adopted) in [("web", true), ("db", false)] {
+        let harness = Harness::new();
+        let provider = harness.requiring("team=web").await;
+        let [id, _] = add_balancer_of_user(&harness);
+        harness.fake.lock().objects.get_mut(&id).unwrap()["freeformTags"] = json!({"team": value});
+        let before = harness.balancer("loadbalancer");
+        let mut web = service(&[(ID, &*id)], json!({}));
+        let outcome = harness.ensure(&provider, &mut web).await;
+        assert_eq!(outcome.is_ok(), is_adopted, "{value}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.is_invalid() && error.to_string().contains("give it the tag team=web"), "{error}");
+            assert_eq!(harness.balancer("loadbalancer"), before);
+        }
+    }
+}

@@ -74,6 +74,16 @@ impl Harness {
         self.started_with(text, variables, &in_process(self.fake.router())).await
     }
 
+    /// Returns the provider for which adopted load balancers need this tag.
+    pub(crate) async fn requiring(&self, tag: &str) -> Oci {
+        let text = configuration(&api_key(TENANCY, KEY), "http://oci");
+        let file = ConfigFile { path: "cloud-provider.yaml".into(), text };
+        let setup = Setup { adoptable_tag: Some(tag.parse().unwrap()), ..Setup::of(file) };
+        let provider = Oci::new(Config::read(&setup).unwrap(), &setup, &in_process(self.fake.router())).unwrap();
+        self.start(&provider).await;
+        provider
+    }
+
     /// Returns the provider of a subcommand such as `orphans`, which gets no caches.
     pub(crate) async fn without_caches(&self) -> Oci {
         let text = configuration(&api_key(TENANCY, KEY), "http://oci");

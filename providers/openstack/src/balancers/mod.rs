@@ -23,7 +23,9 @@ mod wanted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, TargetIdentity, async_trait};
+use cloud_provider::{
+    AdoptableTag, Cluster, Error, EventSubject, Node, Result, Service, TargetHealth, TargetIdentity, async_trait,
+};
 use provider_kit::annotations::Parsed;
 use provider_kit::events::{EventWriter, PendingEvents};
 use provider_kit::load_balancers::{
@@ -53,6 +55,7 @@ pub(crate) fn balancers(
     config: Arc<config::Balancers>,
     ports: Ports,
     events: EventWriter,
+    adoptable_tag: Option<AdoptableTag>,
 ) -> LoadBalancerEngine {
     let options = Options {
         polling: polling(config.wait_steps),
@@ -61,6 +64,7 @@ pub(crate) fn balancers(
         annotates_id: true,
         outlives: security_group::has_resource,
         price: &["provider", "flavor_id", "availability_zone"],
+        adoptable_tag,
         ..Options::default()
     };
     let cloud = OctaviaLoadBalancers(Project::new(services.clone(), config, ports, events));

@@ -62,6 +62,7 @@ pub(super) fn cheap(view: Share, balancer: &Value) -> Option<ObservedLoadBalance
         cloud_name_and_id,
         owner_tags,
         legacy_owner,
+        labels: texts(balancer, TAGS).map(|tag| (tag.to_owned(), String::new())).collect(),
         state,
         ingress,
         created,

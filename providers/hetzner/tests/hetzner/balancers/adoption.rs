@@ -155,3 +155,18 @@ async fn a_load_balancer_that_was_made_for_the_service_is_no_adoption() {
         assert!(scene.fake.load_balancers().is_empty(), "keeps_sign: {keeps_legacy_owner}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_tag_of_the_flag_is_not_adopted() {
+    for (tag, is_adopted) in [("team=blue", true), ("team=red", false)] {
+        let mut scene = naming_edge();
+        scene.config.adoptable_tag = Some(tag.parse().unwrap());
+        if is_adopted {
+            scene.ensure().await;
+            continue;
+        }
+        let err = scene.refused().await;
+        assert!(err.is_invalid() && err.to_string().contains("give it the tag team=red"), "{err}");
+        assert_eq!(scene.changes(), [""; 0]);
+    }
+}

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{
-    Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, EventSubject, Events, KubernetesApi,
-    LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Node, Plan, Result, Service, Setup,
-    SyncCallbacks, async_trait,
+    AdoptableTag, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, EventSubject, Events,
+    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Node, Plan, Result,
+    Service, Setup, SyncCallbacks, async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
 use parking_lot::Mutex;
@@ -100,6 +100,8 @@ pub(crate) struct Scene {
     pub(crate) lifetime: Option<Duration>,
     /// If set, no address can be written to a Service during a sync.
     pub(crate) refuses_status: bool,
+    /// Tag that a load balancer needs to be adopted.
+    pub(crate) adoptable_tag: Option<AdoptableTag>,
     /// Warnings of the last [`ensure`](Self::ensure).
     pub(crate) warnings: Vec<String>,
     conf: String,
@@ -128,6 +130,7 @@ impl Scene {
             services: BTreeMap::new(),
             waits: 0,
             lifetime: None,
+            adoptable_tag: None,
             refuses_status: false,
             warnings: Vec::new(),
             conf: String::new(),
@@ -201,7 +204,8 @@ impl Scene {
             openstack_fake::REGION,
             self.conf
         );
-        let setup = Setup::of(ConfigFile { path: "cloud.conf".into(), text });
+        let file = ConfigFile { path: "cloud.conf".into(), text };
+        let setup = Setup { adoptable_tag: self.adoptable_tag.clone(), ..Setup::of(file) };
         let config = Config::read(&setup).unwrap();
         let services = Services::over(&config, &setup, in_process(self.fake.router())).unwrap();
         let provider = OpenStack::over(config, services, &setup);

@@ -209,3 +209,20 @@ async fn lists_of_many_pages_show_all() {
     }
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_without_the_required_tag_is_not_shared() {
+    for (tag, is_shared) in [("ccm-rs-adoptable", true), ("theirs", false)] {
+        let mut scene = Scene::new();
+        scene.adoptable_tag = Some("ccm-rs-adoptable".parse().unwrap());
+        let object = json!({"name": "by hand", "vip_subnet_id": scene.network.subnet, "tags": [tag]});
+        let id = scene.fake.add_load_balancer(&object);
+        scene.annotate("web", "load-balancer-id", &id);
+        let outcome = scene.try_ensure("web").await;
+        assert_eq!(outcome.is_ok(), is_shared, "{tag}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.is_invalid() && error.to_string().contains("give it the tag ccm-rs-adoptable"), "{error}");
+            assert_eq!(tags(&scene.balancer()), ["theirs"]);
+        }
+    }
+}
