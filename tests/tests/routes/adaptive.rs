@@ -130,7 +130,7 @@ async fn route_of_a_node_without_an_address_waits_without_an_event() {
     seconds(3600).await;
     assert_eq!((table.routes(), world.reasons(), world.condition("worker-1")), (vec![], vec![], String::new()));
     world.change("worker-1", |node| {
-        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.1"}])
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
     });
     seconds(30).await;
     assert_eq!((table.routes().len(), world.condition("worker-1")), (1, CREATED.into()));

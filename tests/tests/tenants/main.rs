@@ -1,4 +1,4 @@
-//! What authors of Services reach beside their own, as annotations declare it: the page about multi-tenant clusters and the
+//! Reach of authors of Services beyond their own, as annotations declare it: the page about multi-tenant clusters and the
 //! admission policy contain all of it.
 //!
 //! `CCM_WRITE_REFERENCE=1 cargo test --workspace --test tenants` writes both.

@@ -295,7 +295,8 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let naming = Naming::of(service);
         let name = key::NAME.text_on(service).map_or_else(|| naming.name.clone(), str::to_owned);
-        Naming { name, legacy_owner: service.metadata.uid.clone(), writes_legacy_owner: true, ..naming }
+        let is_name_chosen = name != naming.name;
+        Naming { name, is_name_chosen, legacy_owner: service.metadata.uid.clone(), writes_legacy_owner: true, ..naming }
     }
 
     fn fit(

@@ -177,11 +177,14 @@ impl LoadBalancerCloud for LoadBalancers {
         let spec = LoadBalancerSpec::of(service, &self.config).spec;
         let [lb, nlb] = names(&self.config, service);
         let (name, other) = if spec.is_network() { (nlb, lb) } else { (lb, nlb) };
+        let requested_id = LOAD_BALANCER_ID.text_on(service).map(str::to_owned);
         Naming {
             name,
             former_names: vec![other],
             legacy_owner: service.metadata.uid.clone(),
-            requested_id: LOAD_BALANCER_ID.text_on(service).map(str::to_owned),
+            // A load balancer that the Service requests is read with the name of its own.
+            is_name_chosen: requested_id.is_some(),
+            requested_id,
             kind: Form::of_kind(spec.kind).name,
             ..Naming::of(service)
         }

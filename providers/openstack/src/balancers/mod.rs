@@ -65,7 +65,6 @@ pub(crate) fn balancers(
         outlives: security_group::has_resource,
         price: &["provider", "flavor_id", "availability_zone"],
         adoptable_tag,
-        ..Options::default()
     };
     let cloud = OctaviaLoadBalancers(Project::new(services.clone(), config, ports, events));
     LoadBalancerEngine::of(cloud, Arc::new(NovaServers(services.clone())), options)
@@ -93,6 +92,8 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
             former_names: service.metadata.uid.as_deref().map(legacy_name).into_iter().collect(),
             legacy_owner: Some(tag),
             writes_legacy_owner: true,
+            // A load balancer that the Service requests is known by the name of the Service's own.
+            is_name_chosen: requested_id(service).is_some(),
             requested_id: requested_id(service).map(str::to_owned),
             published_addresses: addresses(service).into_iter().map(str::to_owned).collect(),
             ..Naming::default()

@@ -12,7 +12,7 @@ use super::{ElectedBy, Report, Subject, SystemNames, examine, files, json};
 use crate::controller_set::Settings;
 use crate::diagnosis::Situation;
 use crate::election::migration;
-use crate::flags::{Configuration, Flags, Output, Parsed, Program, ReportCommand, ReportFlags};
+use crate::flags::{Configuration, Flags, Output, Parsed, PathFlag, Program, ReportCommand, ReportFlags};
 use crate::kubernetes::Clients;
 use crate::output::{print, print_error, print_json};
 use crate::permissions::Features;
@@ -103,8 +103,7 @@ async fn run(
         clock: &SystemClock,
     };
     let mut report = examine(&subject, told).await;
-    let given =
-        [&flags.cloud.cloud_config, &flags.misc.kubeconfig].map(|path| path.to_path_buf()).into_iter().flatten();
+    let given = [&flags.cloud.cloud_config, &flags.misc.kubeconfig].map(PathFlag::to_path_buf).into_iter().flatten();
     let provider = subject.provider.as_ref().ok().map(|provider| &**provider);
     for finding in files::check(&files::of(given, provider, &Environment::of_process())) {
         told(&finding);

@@ -218,6 +218,8 @@ async fn load_balancer_without_the_required_tag_is_not_shared() {
         let object = json!({"name": "by hand", "vip_subnet_id": scene.network.subnet, "tags": [tag]});
         let id = scene.fake.add_load_balancer(&object);
         scene.annotate("web", "load-balancer-id", &id);
+        let port = scene.balancer()["vip_port_id"].as_str().unwrap().to_owned();
+        scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
         let outcome = scene.try_ensure("web").await;
         assert_eq!(outcome.is_ok(), is_shared, "{tag}: {outcome:?}");
         if let Err(error) = outcome {
