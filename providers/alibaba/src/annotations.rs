@@ -174,11 +174,11 @@ provider_kit::declare! {
     /// CLB: payment for traffic, `paybytraffic` or `paybybandwidth`.
     pub CHARGE: String = "charge-type";
     /// CLB: bandwidth in Mbit/s, with `paybybandwidth` only.
-    pub BANDWIDTH: u32 = "bandwidth", reaches("pay for any bandwidth");
+    pub BANDWIDTH: u32 = "bandwidth", costs("pay for any bandwidth");
     /// CLB: `PayByCLCU` or `PayBySpec`.
-    pub INSTANCE_CHARGE: String = "instance-charge-type", default_description("`PayByCLCU`"), reaches("pay for a load balancer of any size");
+    pub INSTANCE_CHARGE: String = "instance-charge-type", default_description("`PayByCLCU`"), costs("pay for a load balancer of any size");
     /// CLB: specification with `PayBySpec`, such as `slb.s1.small`.
-    pub SPEC: String = "spec", reaches("pay for a load balancer of any size");
+    pub SPEC: String = "spec", costs("pay for a load balancer of any size");
     /// CLB: vSwitch of an internal load balancer.
     pub VSWITCH: String = "vswitch-id", default_description("one of `Global.vswitchid`"), reaches("create a load balancer in any vSwitch of the VPC");
     /// CLB: primary zone of a new load balancer.
@@ -202,7 +202,7 @@ provider_kit::declare! {
     /// CLB: protection against changes in the console, `ConsoleProtection` or `NonProtection`.
     pub MODIFICATION_PROTECTION: String = "modification-protection", default_description("`ConsoleProtection` when it is created");
     /// Keeps the load balancer when the Service is deleted; any value.
-    pub PRESERVE: String = "preserve-lb-on-delete", reaches("leave a billed load balancer behind");
+    pub PRESERVE: String = "preserve-lb-on-delete", costs("leave a billed load balancer behind");
     /// CLB: `eip` shows the EIP that is bound to the load balancer.
     pub EXTERNAL_IP_TYPE: String = "external-ip-type";
     /// CLB: host name that the Service shows instead of an address.

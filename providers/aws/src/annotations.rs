@@ -73,7 +73,7 @@ provider_kit::declare! {
     /// Kind of load balancer. `nlb-ip` and `external` leave the Service to another controller. A Service that changes its kind gets
     /// a new load balancer before it loses the old one.
     pub TYPE: BalancerKind = "type", default_description("a classic load balancer"),
-        reaches("pay for a second load balancer while the kind changes");
+        costs("pay for a second load balancer while the kind changes");
     /// Addresses of the VPC instead of public ones. AWS does not change the scheme of a load balancer, so a later change is
     /// refused.
     pub INTERNAL_SCHEME: bool = "internal", kind(INTERNAL), default("false");
@@ -81,7 +81,8 @@ provider_kit::declare! {
     pub SUBNETS: Vec<String> = "subnets", default_description("one tagged subnet in each availability zone"),
         reaches("use any subnet of the VPC");
     /// Further tags. A tag that is taken out of the annotation goes; tags of others stay.
-    pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS);
+    pub TAGS_OF_USER: BTreeMap<String, String> = "additional-resource-tags", kind(TAGS),
+        reaches("set any tag but those of owners, such as one that decides about rights or bills");
     /// Labels of the Nodes that are targets; a label without value must exist.
     pub TARGET_LABELS: NodeSelector = "target-node-labels", kind(LABELS), default_description("all Nodes"), decides_targets();
     /// Security groups of yours, instead of one that is created. Network: only with `NLBSecurityGroupMode=Managed`.
@@ -119,7 +120,7 @@ provider_kit::declare! {
     pub IDLE_TIMEOUT: String = "connection-idle-timeout", kind(IDLE), default("60");
     /// Sends traffic to Nodes in all zones.
     pub CROSS_ZONE: String = "cross-zone-load-balancing-enabled", kind(FLAG), default("false"),
-        reaches("pay for traffic between availability zones");
+        costs("pay for traffic between availability zones");
     /// Protocol of health checks. `SSL`: classic only.
     pub CHECK_PROTOCOL: String = "healthcheck-protocol", kind(CHECK), default_description("`TCP`; `HTTP` for `externalTrafficPolicy: Local`");
     /// Port of health checks.

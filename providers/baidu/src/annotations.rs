@@ -53,7 +53,7 @@ provider_kit::declare! {
     /// Most backends of the BLB.
     pub MAX_BACKENDS: u32 = "load-balancer-rs-max-num", kind(Kind::number(1, 50)), default("50"), decides_targets();
     /// If `true`, the BLB stays when the Service is deleted, without listeners and backends.
-    pub RESERVE: bool = "load-balancer-reserve-lb", kind(TRUTH), default("false"), reaches("leave a billed BLB behind");
+    pub RESERVE: bool = "load-balancer-reserve-lb", kind(TRUTH), default("false"), costs("leave a billed BLB behind");
     /// Name of the BLB. A name that is generated for another Service is a mistake.
     pub NAME: String = "load-balancer-lb-name", default_description("`CCE/SVC/<ClusterId>/<namespace>/<service>`"),
         reaches("use any BLB of the cluster that has this name, has no owner and is not in use");
@@ -81,7 +81,7 @@ provider_kit::declare! {
         ["ByTraffic", "ByBandwidth"].contains(&text).then(|| text.to_owned())
     })), default_description("`ByTraffic`");
     /// Bandwidth of a created EIP in Mbit/s: at most 200, or 1000 if it is charged by traffic. It can be changed later.
-    pub BANDWIDTH: u32 = "elastic-ip-bandwidth-in-mbps", kind(Kind::number(1, 1000)), default_description("the most"), reaches("pay for up to 1000 Mbit/s");
+    pub BANDWIDTH: u32 = "elastic-ip-bandwidth-in-mbps", kind(Kind::number(1, 1000)), default_description("the most"), costs("pay for up to 1000 Mbit/s");
     /// Months for which a prepaid EIP is paid. Required for it.
     pub RESERVATION: u32 = "elastic-ip-reservation-length", kind(RESERVATIONS), reaches(PREPAYS);
 }

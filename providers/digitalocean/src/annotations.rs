@@ -138,7 +138,7 @@ provider_kit::declare! {
         reaches("adopt any load balancer of the account that has no owner and no targets");
     /// Stops managing the load balancer: it is no longer created, changed or deleted.
     pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false"),
-        reaches("leave behind a load balancer that you pay for");
+        costs("leave behind a load balancer that you pay for");
     /// Admits traffic to the Service in the worker firewall.
     pub FIREWALL_MANAGED: bool = "kubernetes.digitalocean.com/firewall-managed", default("true"), lenient(),
         reaches("decide if the worker firewall admits everybody to its ports");
@@ -157,12 +157,10 @@ provider_kit::declare! {
     pub NETWORK: Network = "network", default("EXTERNAL");
     /// Permits the replacement of the load balancer, with another address, if another type or network requires it. The
     /// new load balancer works before the old one is deleted. Not an annotation of the Go program.
-    pub ALLOW_RECREATE: bool = "allow-recreate", default("false"),
-        reaches("have the Service's own load balancer replaced, with another address");
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
     /// Permits an interruption, in addition to `allow-recreate`: the old load balancer is deleted first, because the new
     /// one needs its address. Not an annotation of the Go program.
-    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false"),
-        reaches("have the Service's own load balancer deleted before a new one is created");
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
     /// Address families of a new load balancer. A later change has no effect, and gets a warning.
     pub NETWORK_STACK: NetworkStack = "network-stack",
         default_description("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
@@ -174,10 +172,10 @@ provider_kit::declare! {
         reaches("use any reserved address of the account that is free");
     /// Size by name. Not together with `size-unit`.
     pub SIZE_SLUG: String = "size-slug", kind(SIZES),
-        reaches("pay for the largest size");
+        costs("pay for the largest size");
     /// Size in nodes of the load balancer; 0 means unset. A load balancer is resized at most once an hour.
     pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), default_description("the API's: `1`"),
-        reaches("pay for up to 200 nodes of a load balancer");
+        costs("pay for up to 200 nodes of a load balancer");
     /// Protocol of all TCP ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Ports that accept HTTP.

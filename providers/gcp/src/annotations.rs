@@ -34,7 +34,7 @@ provider_kit::declare! {
         reaches("use the backend service of other Services that share theirs");
     /// Network tier of an external load balancer.
     pub NETWORK_TIER: String = "cloud.google.com/network-tier", kind(TIERS), default_description("the project's"),
-        reaches("pay for the Premium tier");
+        costs("pay for the Premium tier");
     /// `enabled`: another controller serves the Service.
     pub RBS: bool = "cloud.google.com/l4-rbs", kind(ENABLED), default_description("`--enable-rbs-default-l4-netlb`");
 }

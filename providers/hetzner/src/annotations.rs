@@ -105,7 +105,7 @@ provider_kit::declare! {
     /// Size of the load balancer, such as `lb21`. A later change resizes the load balancer. If the annotation is
     /// removed, the size stays, unless the variable is set.
     pub TYPE: String = "type", kind(WORD), fallback(&var::LOAD_BALANCERS_TYPE),
-        reaches("pay for a load balancer of any type");
+        costs("pay for a load balancer of any type");
     /// Location of the load balancer. A later change has no effect. An empty value cancels the variable. The location
     /// takes precedence over the network zone.
     pub LOCATION: String = "location", kind(WORD), fallback(&var::LOAD_BALANCERS_LOCATION);

@@ -116,7 +116,7 @@ provider_kit::declare! {
     pub TYPE: NodeBalancerType = "nodebalancer-type", default_description("`--default-nodebalancer-type`"), lenient();
     /// Keeps the NodeBalancer when the Service is deleted or moves to another one.
     pub PRESERVE: bool = "preserve", default("false"), lenient(),
-        reaches("leave behind a NodeBalancer that you pay for");
+        costs("leave behind a NodeBalancer that you pay for");
     /// Further tags of the NodeBalancer.
     pub TAGS: Vec<String> = "tags",
         reaches("set any tag but those of owners, such as one that selects objects for billing or other programs");

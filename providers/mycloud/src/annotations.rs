@@ -25,12 +25,10 @@ provider_kit::declare! {
         reaches("adopt any load balancer of the account that has no owner");
     /// Permits the replacement of the load balancer, with another address, if another network, VPC, subnet, family or
     /// address requires it. The new load balancer works before the old one is deleted.
-    pub ALLOW_RECREATE: bool = "allow-recreate", default("false"),
-        reaches("have the Service's own load balancer replaced, with another address");
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
     /// Permits an interruption, in addition to `dlb-allow-recreate`: the old load balancer is deleted first, because the
     /// new one needs its address.
-    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false"),
-        reaches("have the Service's own load balancer deleted before a new one is created");
+    pub ALLOW_INTERRUPTION: bool = "allow-interruption", default("false");
     /// Static or reserved address. Default: `spec.loadBalancerIP`.
     pub IP: IpAddr = "ip",
         reaches("use any static or reserved address of the account that is free");
@@ -43,7 +41,7 @@ provider_kit::declare! {
         reaches("use any access list of the account");
     /// Size of the load balancer.
     pub SPEC: Choice = "spec", kind(words!("small", "medium", "large", "xlarge")), fallback(&config::SPEC),
-        reaches("pay for the largest size");
+        costs("pay for the largest size");
     /// Network of the load balancer.
     pub NETWORK_TYPE: Choice = "network-type", kind(words!("internet", "intranet")), fallback(&config::NETWORK_TYPE);
     /// VPC of the load balancer.
@@ -54,7 +52,7 @@ provider_kit::declare! {
         reaches("use any subnet of the account");
     /// Protects the load balancer against deletion by others.
     pub DELETE_PROTECTION: bool = "delete-protection", fallback(&config::DELETE_PROTECTION),
-        reaches("leave behind a load balancer that you pay for");
+        costs("leave behind a load balancer that you pay for");
 }
 
 /// Declares annotations, and for each the key of the same name in `[LoadBalancerDefaults]` with the default.
@@ -62,7 +60,7 @@ macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])+
         $name:ident: $value:ty = $key:literal, $kind:expr $(, default($default:literal))?
-            $(, reaches($reaches:literal))? $(; $own:ident)?;
+            $(, costs($costs:literal))? $(, reaches($reaches:literal))? $(; $own:ident)?;
     )*) => {
         /// The keys of `[LoadBalancerDefaults]`.
         pub mod defaults {
@@ -83,7 +81,7 @@ macro_rules! settings {
         provider_kit::declare! {
             /// Annotations with defaults in the configuration.
             pub LOAD_BALANCER: "service.beta.kubernetes.io/dlb-";
-            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), fallback(&defaults::$name) $(, reaches($reaches))? $(, $own())?; )*
+            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), fallback(&defaults::$name) $(, costs($costs))? $(, reaches($reaches))? $(, $own())?; )*
         }
     };
 }
@@ -97,9 +95,9 @@ const LIST: Kind<Vec<String>> = <Vec<String> as provider_kit::declared::Value>::
 
 settings! {
     /// Keeps the load balancer when the Service is deleted. Its listeners for the Service are removed.
-    PRESERVE: bool = "preserve", TRUTH, default("false"), reaches("leave behind a load balancer that you pay for");
+    PRESERVE: bool = "preserve", TRUTH, default("false"), costs("leave behind a load balancer that you pay for");
     /// Bandwidth in Mbit/s. Only for `internet`.
-    BANDWIDTH: u32 = "bandwidth-mbps", Kind::number(1, 10_000), reaches("pay for up to 10,000 Mbit/s");
+    BANDWIDTH: u32 = "bandwidth-mbps", Kind::number(1, 10_000), costs("pay for up to 10,000 Mbit/s");
     /// Further labels of the load balancer, as `k=v,k=v`.
     TAGS: Vec<String> = "tags", LIST,
         reaches("set any label but those of owners, such as one that selects objects for billing or other programs");

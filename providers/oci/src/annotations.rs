@@ -151,13 +151,13 @@ provider_kit::declare! {
     pub INTERNAL: bool = "internal", default("false");
     /// Shape of the load balancer: `flexible`, or a fixed one such as `100Mbps`.
     pub SHAPE: String = "shape", default_description("`flexible`; an existing load balancer keeps its shape"),
-        reaches("pay for a load balancer of any size");
+        costs("pay for a load balancer of any size");
     /// Lower limit of the bandwidth of a flexible shape, at least 10 Mbps.
     pub SHAPE_MIN: u32 = "shape-flex-min", kind(BANDWIDTH), default_description("10 without `shape`"),
-        reaches("pay for up to 8192 Mbps of bandwidth at all times");
+        costs("pay for up to 8192 Mbps of bandwidth at all times");
     /// Upper limit of the bandwidth of a flexible shape, at most 8192 Mbps.
     pub SHAPE_MAX: u32 = "shape-flex-max", kind(BANDWIDTH), default_description("100 without `shape`"),
-        reaches("pay for up to 8192 Mbps of bandwidth");
+        costs("pay for up to 8192 Mbps of bandwidth");
     /// OCID of the subnet, or of the first of two in different availability domains.
     pub SUBNET1: String = "subnet1", default_description("`loadBalancer.subnet1`"),
         reaches("use any subnet that loadBalancer.allowedSubnets admits, and have rules for the Service's ports written to its security list");

@@ -96,7 +96,7 @@ provider_kit::declare! {
     pub HOSTNAME: String = "hostname";
     /// Keeps the floating IP when the Service is deleted.
     pub KEEP_FLOATINGIP: bool = "keep-floatingip", kind(TRUTH), default("false"), lenient(),
-        reaches("leave a billed floating IP behind");
+        costs("leave a billed floating IP behind");
     /// Sends the client's address to members by the PROXY protocol, which members must expect. Not together with
     /// `x-forwarded-for`.
     pub PROXY_PROTOCOL: ProxyProtocol = "proxy-protocol", default("false"), lenient();
@@ -121,7 +121,7 @@ provider_kit::declare! {
     pub TIMEOUT_TCP_INSPECT: u64 = "timeout-tcp-inspect", kind(MILLISECONDS), default("0"), lenient();
     /// Octavia flavor of the load balancer. Applies at creation. Not with `ovn`.
     pub FLAVOR_ID: String = "flavor-id", fallback(&keys::FLAVOR_ID),
-        reaches("pay for any flavor");
+        costs("pay for any flavor");
     /// Octavia availability zone of the load balancer. Applies at creation. Not with `ovn`.
     pub AVAILABILITY_ZONE: String = "availability-zone", fallback(&keys::AVAILABILITY_ZONE),
         reaches("use any availability zone");

@@ -117,7 +117,7 @@ provider_kit::declare! {
     pub CHARGE: String = "service.kubernetes.io/qcloud-loadbalancer-internet-charge-type", kind(CHARGE_FORM), default_description("the cloud's"),
         aliases(&["kubernetes.io/service.internetChargeType"]);
     /// Bandwidth of a public load balancer in Mbps.
-    pub BANDWIDTH: u32 = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out", kind(Kind::number(1, 2048)), default_description("the cloud's"), reaches("pay for up to 2048 Mbps"),
+    pub BANDWIDTH: u32 = "service.kubernetes.io/qcloud-loadbalancer-internet-max-bandwidth-out", kind(Kind::number(1, 2048)), default_description("the cloud's"), costs("pay for up to 2048 Mbps"),
         aliases(&["kubernetes.io/service.internetMaxBandwidthOut"]);
     /// Further parameters of the request `CreateLoadBalancer`, such as `{"AddressIPVersion": "IPV6"}`, and further tags:
     /// `{"Tags": [{"TagKey": "team", "TagValue": "shop"}]}`. [Some are accepted](#further-parameters).

@@ -36,6 +36,12 @@ pub(crate) fn reaching(lists: Lists) -> Vec<(Row, &'static str)> {
     rows.filter_map(|row| row.reaches.map(|what| (row, what))).collect()
 }
 
+/// Returns the rows of annotations by which authors of Services reach what is not their own, or cost money.
+pub(crate) fn marked(lists: Lists) -> Vec<Row> {
+    let rows = lists.iter().flat_map(|list| list.iter()).map(|annotation| annotation.row());
+    rows.filter(|row| row.reaches.is_some() || row.costs.is_some()).collect()
+}
+
 /// Returns all keys of an annotation: the declared one, deprecated ones, and those that are read with another prefix.
 pub(crate) fn keys(row: &Row) -> Vec<String> {
     let declared = std::iter::once(&row.key).chain(row.aliases).map(|key| (*key).to_owned());

@@ -53,6 +53,7 @@ pub struct Declaration<T: 'static> {
     pub(crate) is_secret: bool,
     pub(crate) decides_targets: bool,
     reaches: Option<&'static str>,
+    costs: Option<&'static str>,
     doc: &'static str,
 }
 
@@ -94,6 +95,7 @@ impl<T> Declaration<T> {
             is_secret: false,
             decides_targets: false,
             reaches: None,
+            costs: None,
             doc,
         }
     }
@@ -149,6 +151,14 @@ impl<T> Declaration<T> {
         Self { reaches: Some(what), ..self }
     }
 
+    /// Marks an annotation by which the author of a Service makes the owner of the account pay more, but reaches nothing of
+    /// others: the page about multi-tenant clusters names it, and the admission policy allows it. `what` has the form of
+    /// that of [`reaches`](Self::reaches).
+    #[must_use]
+    pub const fn costs(self, what: &'static str) -> Self {
+        Self { costs: Some(what), ..self }
+    }
+
     /// Marks a secret, whose value never appears in a message (INV-5).
     #[must_use]
     pub const fn secret(self) -> Self {
@@ -195,13 +205,15 @@ pub struct Row {
     pub is_secret: bool,
     /// Text of the mark [`reaches`](Declaration::reaches): the author of a Service can do this with the annotation.
     pub reaches: Option<&'static str>,
+    /// Text of the mark [`costs`](Declaration::costs).
+    pub costs: Option<&'static str>,
     /// Description of the setting.
     pub doc: &'static str,
 }
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, reaches, doc, .. } = *self;
+        let Self { key, kind, default, fallback, aliases, on_invalid, is_secret, reaches, costs, doc, .. } = *self;
         let default_is_accepted = match default {
             DefaultValue::Value(value) => kind.parse(value).is_some(),
             DefaultValue::Nothing | DefaultValue::Described(_) => true,
@@ -217,6 +229,7 @@ impl<T: Sync> Declared for Declaration<T> {
             on_invalid,
             is_secret,
             reaches,
+            costs,
             doc,
         }
     }
