@@ -195,8 +195,11 @@ fn check_health_check(it: &Value) -> Result<(), Refused> {
 fn create_target_group(world: &mut World, body: &Value) -> Answer {
     check_name(&body["Name"])?;
     check_health_check(body)?;
-    let is_right = ["TCP", "UDP", "TLS", "TCP_UDP"].contains(&text(&body["Protocol"])) && body["VpcId"] == VPC;
-    check(is_right, "ValidationError", "the protocol or the VPC of the target group is not valid")?;
+    let is_right = ["TCP", "UDP", "TLS", "TCP_UDP"].contains(&text(&body["Protocol"]));
+    check(is_right, "ValidationError", "the protocol of the target group is not valid")?;
+    let account = world.account;
+    let has_vpc = body["VpcId"] == VPC && world.all("subnet").iter().any(|it| it["_account"] == account);
+    check(has_vpc, "ValidationError", format!("The VPC ID '{}' is not found", text(&body["VpcId"])))?;
     if let Some(it) = existing(world, Kind::TargetGroup, body)? {
         return Ok(json!({"TargetGroups": [it]}));
     }
