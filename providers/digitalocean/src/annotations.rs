@@ -235,5 +235,6 @@ provider_kit::declare! {
     /// Clients that are admitted; all others are refused. `spec.loadBalancerSourceRanges` takes precedence.
     pub ALLOW_RULES: Vec<String> = "allow-rules", kind(SOURCES);
     /// Name that the Service's status shows instead of addresses.
-    pub HOSTNAME: String = "hostname", kind(HOST);
+    pub HOSTNAME: String = "hostname", kind(HOST),
+        reaches("show any host name in the status of its Service");
 }

@@ -35,7 +35,8 @@ provider_kit::declare! {
     /// Address families of the load balancer. Default: those of the Service.
     pub IP_FAMILY: Choice = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
     /// DNS name that the Service's status shows instead of addresses.
-    pub HOSTNAME: String = "hostname";
+    pub HOSTNAME: String = "hostname",
+        reaches("show any host name in the status of its Service");
     /// Existing access list. Not together with source ranges.
     pub ACL_ID: String = "acl-id",
         reaches("use any access list of the account");

@@ -93,7 +93,8 @@ provider_kit::declare! {
     /// Address that the Service's status shows. The controller sets it.
     pub LOAD_BALANCER_ADDRESS: String = "load-balancer-address";
     /// Name that the Service's status shows instead of addresses.
-    pub HOSTNAME: String = "hostname";
+    pub HOSTNAME: String = "hostname",
+        reaches("show any host name in the status of its Service");
     /// Keeps the floating IP when the Service is deleted.
     pub KEEP_FLOATINGIP: bool = "keep-floatingip", kind(TRUTH), default("false"), lenient(),
         costs("leave a billed floating IP behind");

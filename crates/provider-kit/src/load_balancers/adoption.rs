@@ -54,12 +54,12 @@ pub(super) fn needed(required: &AdoptableTag) -> String {
     format!("give it the tag {required}, which --adoptable-load-balancer-tag requires")
 }
 
-/// Returns the text of the event that tells a user that an adopted load balancer stays.
+/// Returns the text of the event that tells a user that an adopted load balancer stays, without `what` of the Service.
 #[must_use]
-pub fn stays(observed: &ObservedLoadBalancer) -> String {
+pub fn stays(observed: &ObservedLoadBalancer, what: &str) -> String {
     format!(
-        "{} was not created for this Service, so it stays without the ports and targets of the Service; delete it by hand if it \
-         is no longer needed",
+        "{} was not created for this Service, so it stays without the {what} of the Service; delete it by hand if it is no \
+         longer needed",
         observed.place()
     )
 }

@@ -53,6 +53,10 @@ pub(super) fn operations(
     if goal.deletes() && !identity.owns(actual) {
         return Ok(Vec::new());
     }
+    // A sync of targets adopts nothing: whether the Service may have the load balancer depends on all of its settings.
+    if goal == SyncGoal::Targets && !identity.owns(actual) {
+        return Ok(Vec::new());
+    }
     if wanted.is_none() && actual.adopted {
         return Ok(vec![Operation::Untag]);
     }

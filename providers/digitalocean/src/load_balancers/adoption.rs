@@ -17,7 +17,25 @@ pub(super) fn tags(observed: &ObservedLoadBalancer) -> Vec<String> {
     tags.into_iter().flatten().filter_map(|tag| tag.as_str()).map(str::to_owned).collect()
 }
 
+/// Returns the desired state with the name that the load balancer has. A name that contains the UID of the Service would prove
+/// later that the load balancer was created for it.
+pub(super) fn with_own_name(desired: ResourceGraph, observed: &ObservedLoadBalancer) -> ResourceGraph {
+    match desired.balancer_attributes().cloned() {
+        Some(settings) => desired.balancer(settings.set("name", &observed.name)),
+        None => desired,
+    }
+}
+
 impl DigitalOceanLoadBalancers {
+    /// Marks a load balancer with the tag of `--adoptable-load-balancer-tag` as adopted, also if somebody has removed the mark:
+    /// it was not created for a Service.
+    pub(super) fn marked(&self, mut observed: ObservedLoadBalancer) -> ObservedLoadBalancer {
+        if let Some(tag) = &self.config.adoptable_tag {
+            observed.adopted |= tag.is_among(tags(&observed).iter().map(String::as_str));
+        }
+        observed
+    }
+
     /// Refuses to adopt a load balancer that serves somebody.
     pub(super) fn check_adoption(&self, identity: &Identity<'_>, observed: &ObservedLoadBalancer) -> Result<()> {
         check_adoption(observed, identity, self.config.adoptable_tag.as_ref(), &tags(observed))
@@ -51,7 +69,7 @@ impl DigitalOceanLoadBalancers {
             true,
             EventSubject::Service(identity.service),
             "LoadBalancerNotDeleted",
-            &stays(observed),
+            &stays(observed, "droplets"),
         );
         Ok(Applied::Protected)
     }

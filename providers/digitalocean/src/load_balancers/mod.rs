@@ -235,7 +235,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
-        let found = self.objects.read(query).await?;
+        let found = self.objects.read(query).await?.flat_map(|observed| [self.marked(observed)]);
         let Query::Owner(identity) = query else { return Ok(found) };
         let name = default_load_balancer_name(identity.service);
         if identity.legacy_owner.as_ref() != Some(&name) {
@@ -264,6 +264,9 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
             return Ok(desired);
         }
         self.check_requested(identity, observed)?;
+        if identity.is_adoption(observed) {
+            desired = adoption::with_own_name(desired, observed);
+        }
         fixed::check(&desired, observed, spec, identity)?;
         for warning in fixed::ignored(observed, spec) {
             self.deduplicator.warn(true, EventSubject::Service(identity.service), "SettingIgnored", &warning);

@@ -137,3 +137,37 @@ async fn plan_says_that_the_named_load_balancer_does_not_exist() {
     let error = provider.load_balancers().unwrap().plan(request, Goal::Ensured).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("there is no load balancer 5c2b8a1e"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_that_a_service_left_and_adopted_again_is_not_deleted() {
+    for by_name in [0, 1] {
+        let harness = Harness::new();
+        let id = add(&harness, &json!([]));
+        let mut service = naming(&id)[by_name].clone();
+        for _ in 0..2 {
+            let provider = harness.started().await;
+            harness.ensure(&provider, &mut service).await.unwrap();
+            let adopted = harness.load_balancer();
+            assert_eq!(adopted["name"], "by-hand", "another name would prove too much later");
+            assert!(tags(&adopted).contains(&"ccmrs-adopted"), "{:?}", tags(&adopted));
+            // As if the Service had become a ClusterIP.
+            harness.delete(&provider, &service).await.unwrap();
+            service.status = None;
+        }
+        assert_eq!(harness.load_balancer()["id"], id.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_with_the_required_tag_is_not_deleted_although_its_other_tags_were_reset() {
+    let harness = Harness::new().requiring(TAG);
+    let id = add(&harness, &json!([]));
+    harness.fake.change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+    let [mut service, _] = naming(&id);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+    let provider = harness.started().await;
+    harness.delete(&provider, &service).await.unwrap();
+    assert_eq!(harness.load_balancer()["id"], id.as_str());
+}

@@ -53,7 +53,12 @@ impl NodeBalancers {
             Err(error) if error.is_not_found() => return Ok(Applied::Gone),
             answer => answer?,
         }
-        self.deduplicator.warn(true, EventSubject::Service(identity.service), "LoadBalancerNotDeleted", &stays(actual));
+        self.deduplicator.warn(
+            true,
+            EventSubject::Service(identity.service),
+            "LoadBalancerNotDeleted",
+            &stays(actual, "ports"),
+        );
         Ok(Applied::Protected)
     }
 }

@@ -74,3 +74,16 @@ async fn plan_says_that_the_named_nodebalancer_does_not_exist() {
     let error = provider.load_balancers().unwrap().plan(request, Goal::Ensured).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("there is no NodeBalancer 4711"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nodebalancer_with_the_required_tag_is_not_deleted_although_its_other_tags_were_reset() {
+    let harness = Harness::new().requiring(TAG);
+    let id = add(&harness, false, &json!([TAG]));
+    let mut service = service(&[("nodebalancer-id", &id)]);
+    let provider = harness.started().await;
+    harness.ensure(&provider, &mut service).await.unwrap();
+    harness.fake.lock().nodebalancers[0]["tags"] = json!([TAG]);
+    let provider = harness.started().await;
+    harness.delete(&provider, &service).await.unwrap();
+    assert_eq!(harness.nodebalancer().0["id"].to_string(), id);
+}
