@@ -49,7 +49,10 @@ async fn load_balancers(harness: &Harness, provider: &Tencent) {
     ] {
         harness.ensure(provider, &mut service).await.unwrap();
         annotate(&mut service, BANDWIDTH, "30");
-        annotate(&mut service, GROUPS, "sg-mine1");
+        let is_existing = service.metadata.annotations.iter().flatten().any(|(key, _)| key == EXISTING);
+        if !is_existing {
+            annotate(&mut service, GROUPS, "sg-mine1");
+        }
         annotate(&mut service, LISTENER, r#"{"IdleConnectTimeout": 60, "HealthCheck": {"IntervalTime": 7}}"#);
         harness.ensure(provider, &mut service).await.unwrap();
         harness.set_endpoints(&[("10.1.0.1", false, true, "worker-1"), ("10.1.0.3", true, false, "worker-2")]);
