@@ -24,19 +24,23 @@ pub struct AdoptableTag {
 
 impl AdoptableTag {
     /// Returns `true` if the tag is one of these, each of the form `KEY` or `KEY=VALUE`.
-    pub fn is_among<'a>(&self, tags: impl IntoIterator<Item = &'a str>) -> bool {
+    pub fn is_among(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
         tags.into_iter().any(|tag| {
-            let (key, value) = tag.split_once('=').map_or((tag, None), |(key, value)| (key, Some(value)));
+            let (key, value) = key_and_value(tag.as_ref());
             key == self.key && self.value.as_deref().is_none_or(|wanted| value == Some(wanted))
         })
     }
+}
+
+fn key_and_value(tag: &str) -> (&str, Option<&str>) {
+    tag.split_once('=').map_or((tag, None), |(key, value)| (key, Some(value)))
 }
 
 impl FromStr for AdoptableTag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
+        let (key, value) = key_and_value(text);
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
         if key.is_empty() || !is_plain(key) || !value.is_none_or(is_plain) {
             return Err(format!(

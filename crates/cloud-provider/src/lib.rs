@@ -104,6 +104,7 @@ pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
     Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancerWarning, LoadBalancers, Plan,
     PlanAction, PlanStep, Service, ServiceReview, SyncCallbacks, TargetIdentity, default_load_balancer_name,
+    is_default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
 pub use owned::{OwnedResource, Owner, RemovalOutcome};

@@ -425,3 +425,17 @@ pub fn default_load_balancer_name(service: &Service) -> String {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
     std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
 }
+
+/// Returns `true` if a name has the form of a [default name](default_load_balancer_name), of whatever Service.
+///
+/// ```
+/// use cloud_provider::is_default_load_balancer_name;
+///
+/// assert!(is_default_load_balancer_name("a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1"));
+/// assert!(!is_default_load_balancer_name("a-web") && !is_default_load_balancer_name("web"));
+/// ```
+#[must_use]
+pub fn is_default_load_balancer_name(name: &str) -> bool {
+    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+    name.strip_prefix('a').is_some_and(|digits| digits.len() == 31 && digits.bytes().all(is_digit))
+}

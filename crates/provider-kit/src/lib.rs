@@ -59,7 +59,6 @@ pub mod events;
 pub mod firewall;
 pub mod gcfg;
 pub mod health_check;
-mod hint;
 pub mod instrumented;
 pub mod inventory;
 pub mod json_path;

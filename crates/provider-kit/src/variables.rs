@@ -3,11 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use cloud_provider::{Environment, Result};
+use cloud_provider::{Environment, Result, closest};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::declared::{Declaration, Declared, Defaults, Reading};
-use crate::hint::closest;
 use crate::transport::{Credential, ValueOrFile};
 
 /// The value of a credential that is never used, where the cloud is never called.

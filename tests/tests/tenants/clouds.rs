@@ -30,16 +30,15 @@ pub(crate) const CLOUDS: [(&str, Lists); 14] = [
     ("mycloud", &[provider_mycloud::annotations::OWN, provider_mycloud::annotations::LOAD_BALANCER]),
 ];
 
-/// Returns the rows of annotations by which authors of Services reach what is not their own.
-pub(crate) fn reaching(lists: Lists) -> Vec<(Row, &'static str)> {
+/// Returns the rows of annotations by which authors of Services reach what is not their own, or cost money.
+pub(crate) fn marked(lists: Lists) -> impl Iterator<Item = Row> {
     let rows = lists.iter().flat_map(|list| list.iter()).map(|annotation| annotation.row());
-    rows.filter_map(|row| row.reaches.map(|what| (row, what))).collect()
+    rows.filter(|row| row.reaches.is_some() || row.costs.is_some())
 }
 
-/// Returns the rows of annotations by which authors of Services reach what is not their own, or cost money.
-pub(crate) fn marked(lists: Lists) -> Vec<Row> {
-    let rows = lists.iter().flat_map(|list| list.iter()).map(|annotation| annotation.row());
-    rows.filter(|row| row.reaches.is_some() || row.costs.is_some()).collect()
+/// Returns the rows of annotations by which authors of Services reach what is not their own.
+pub(crate) fn reaching(lists: Lists) -> impl Iterator<Item = Row> {
+    marked(lists).filter(|row| row.reaches.is_some())
 }
 
 /// Returns all keys of an annotation: the declared one, deprecated ones, and those that are read with another prefix.

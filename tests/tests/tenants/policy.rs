@@ -17,7 +17,7 @@ pub(crate) fn with_keys(policy: &str) -> String {
 fn variables() -> String {
     let mut out = String::new();
     for (cloud, lists) in CLOUDS {
-        let mut all: Vec<_> = reaching(lists).iter().flat_map(|(row, _)| keys(row)).collect();
+        let mut all: Vec<_> = reaching(lists).flat_map(|row| keys(&row)).collect();
         all.sort();
         all.dedup();
         variable(&mut out, cloud, &list(&all));

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use cloud_provider::{Result, Service, ServiceReview};
+use cloud_provider::{Result, Service, ServiceReview, closest};
 
 use crate::declared::{Declaration, Declared, Defaults, Mistake, Reading, refused};
-use crate::hint::closest;
 
 #[cfg(test)]
 mod tests;

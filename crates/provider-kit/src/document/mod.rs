@@ -29,7 +29,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use cloud_provider::{ConfigFile, Environment, Error, Result};
+use cloud_provider::{ConfigFile, Environment, Error, Result, closest};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -37,7 +37,6 @@ use self::places::Places;
 pub use self::reader::fields;
 use self::reader::{Reader, Unknown};
 use crate::declared::Declared;
-use crate::hint::closest;
 
 /// A file that is parsed, but whose keys are not read yet. Its messages quote no values, which may be secrets (INV-5).
 #[derive(Clone)]

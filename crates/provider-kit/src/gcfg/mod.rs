@@ -43,12 +43,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::{ConfigFile, Result};
+use cloud_provider::{ConfigFile, Result, closest};
 
 pub use parse::{Entry, Mistake, Section, Text, parse};
 
 use crate::declared::{Declaration, Declared, Defaults, Kind, Reading};
-use crate::hint::closest;
 
 /// The declaration of a key.
 pub type Key<T> = Declaration<T>;

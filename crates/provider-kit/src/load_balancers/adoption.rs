@@ -1,9 +1,33 @@
 //! The adoption of a load balancer that a Service names, and that was not created for it (D-322).
 
-use cloud_provider::{AdoptableTag, Error, Result};
+use cloud_provider::{AdoptableTag, Error, Result, default_load_balancer_name};
 
-use super::model::ObservedLoadBalancer;
+use super::model::{ObservedLoadBalancer, OwnerTags};
 use super::ownership::Identity;
+
+impl Identity<'_> {
+    /// Returns `true` if a cloud controller manager created the load balancer for the Service: its name contains the
+    /// Service's UID, or the Service's status, which authors cannot write, shows it.
+    #[must_use]
+    pub fn was_created_for(&self, actual: &ObservedLoadBalancer) -> bool {
+        let is_named = !self.is_name_chosen && actual.name == self.name;
+        is_named || actual.name == default_load_balancer_name(self.service) || self.shows(actual)
+    }
+
+    /// Returns `true` if the legacy owner tag makes the load balancer the Service's own.
+    pub(super) fn has_legacy_tag(&self, actual: &ObservedLoadBalancer) -> bool {
+        let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == self.legacy_owner;
+        is_tagged && (!self.is_legacy_owner_stated || self.was_created_for(actual))
+    }
+
+    /// Returns `true` if the load balancer was not created for the Service, and would be adopted: the provider marks it as
+    /// [adopted](ObservedLoadBalancer::adopted) when it writes the owner tags.
+    #[must_use]
+    pub fn is_adoption(&self, actual: &ObservedLoadBalancer) -> bool {
+        let has_no_owner = actual.owner_tags == OwnerTags::default();
+        actual.adopted || has_no_owner && !self.has_legacy_tag(actual) && !self.was_created_for(actual)
+    }
+}
 
 /// Refuses to adopt a load balancer that serves somebody, in a cloud where all of its ports and targets would be replaced.
 /// The tag that an administrator [requires](super::Options::adoptable_tag) permits it; `tags` are those of the load balancer.
@@ -16,7 +40,7 @@ pub fn check_adoption(
     required: Option<&AdoptableTag>,
     tags: &[String],
 ) -> Result<()> {
-    let is_permitted = required.is_some_and(|required| required.is_among(tags.iter().map(String::as_str)));
+    let is_permitted = required.is_some_and(|required| required.is_among(tags));
     if observed.adopted || is_permitted || !identity.is_adoption(observed) || observed.targets().is_empty() {
         return Ok(());
     }
@@ -36,10 +60,10 @@ pub fn check_adoption(
 ///
 /// # Errors
 /// *Invalid*, with what to do.
-pub fn check_adoptable_tag<'a>(
+pub fn check_adoptable_tag(
     place: &str,
     required: Option<&AdoptableTag>,
-    tags: impl IntoIterator<Item = &'a str>,
+    tags: impl IntoIterator<Item = impl AsRef<str>>,
 ) -> Result<()> {
     match required {
         Some(required) if !required.is_among(tags) => {

@@ -12,6 +12,7 @@ use super::model::{ObservedLoadBalancer, ResourceGraph, ResourceKey, Shared, Sta
 use super::ownership::{Identity, is_left_by_all};
 use super::plan::{Operation, left_out, removals_first, steps};
 use super::step::{Action, Answer, Context, Report, ResourceSource};
+use super::sync_errors::unexpected;
 use super::sync_goal::{SyncGoal, operations};
 
 /// The number of plans that may have as much to do as the plans before them.
@@ -142,7 +143,7 @@ impl BalancerSync {
                 self.ending = Ending::Kept;
                 Ok(None)
             }
-            _ => Err(Error::other("a sync got an answer that its action does not have")),
+            _ => Err(unexpected()),
         }
     }
 

@@ -238,6 +238,14 @@ pub enum Replacement {
     OldFirst(String),
 }
 
+impl Replacement {
+    /// Returns `true` if another load balancer takes the place of this one.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        *self != Self::None
+    }
+}
+
 /// The recovery of a load balancer that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {

@@ -102,7 +102,7 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
             return adoption;
         };
         match adoption {
-            Adoption::Adopt if !tag.is_among(self.cloud.adoption_tags(observed).iter().map(String::as_str)) => {
+            Adoption::Adopt if !tag.is_among(self.cloud.adoption_tags(observed)) => {
                 Adoption::RefuseUnless(format!("or {}", needed(tag)))
             }
             adoption => adoption,
@@ -174,6 +174,9 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        if change.actual.is_none() {
+            self.cloud.check_creation(change.identity).await?;
+        }
         self.cloud.apply(change, &self.parsed(change.identity).spec).await
     }
 

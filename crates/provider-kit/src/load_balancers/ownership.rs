@@ -140,28 +140,6 @@ impl Identity<'_> {
         leaves(self.service)
     }
 
-    /// Returns `true` if a cloud controller manager created the load balancer for the Service: its name contains the
-    /// Service's UID, or the Service's status, which authors cannot write, shows it.
-    #[must_use]
-    pub fn was_created_for(&self, actual: &ObservedLoadBalancer) -> bool {
-        let is_named = !self.is_name_chosen && actual.name == self.name;
-        is_named || actual.name == default_load_balancer_name(self.service) || self.shows(actual)
-    }
-
-    /// Returns `true` if the legacy owner tag makes the load balancer the Service's own.
-    pub(super) fn has_legacy_tag(&self, actual: &ObservedLoadBalancer) -> bool {
-        let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == self.legacy_owner;
-        is_tagged && (!self.is_legacy_owner_stated || self.was_created_for(actual))
-    }
-
-    /// Returns `true` if the load balancer was not created for the Service, and would be adopted: the provider marks it as
-    /// [adopted](ObservedLoadBalancer::adopted) when it writes the owner tags.
-    #[must_use]
-    pub fn is_adoption(&self, actual: &ObservedLoadBalancer) -> bool {
-        let has_no_owner = actual.owner_tags == OwnerTags::default();
-        actual.adopted || has_no_owner && !self.has_legacy_tag(actual) && !self.was_created_for(actual)
-    }
-
     /// Returns every name, UID and tag by which the load balancer may be found.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);

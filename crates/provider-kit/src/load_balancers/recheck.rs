@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cloud_provider::{LoadBalancerRequest, Result, Service, TargetHealth};
 
-use super::cloud::{Replacement, Scope};
+use super::cloud::Scope;
 use super::model::ObservedLoadBalancer;
 use super::run::Run;
 
@@ -33,7 +33,7 @@ impl Run<'_> {
             Ok(desired) => cloud.replacement(&desired, from, &identity),
             Err(error) => Err(error),
         };
-        matches!(replacement, Ok(Replacement::NewFirst(_) | Replacement::OldFirst(_)))
+        replacement.is_ok_and(|replacement| replacement.is_due())
     }
 
     /// Returns `true` if traffic may move to the new load balancer: one of its targets is healthy, the cloud shows no

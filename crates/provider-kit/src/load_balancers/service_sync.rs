@@ -265,9 +265,10 @@ impl<'a> ServiceSync<'a> {
         match actual {
             Some(kept) if !surplus.is_empty() => {
                 let is_created = found.creates() && !kept.adopted && !self.context.identity.shows(&kept);
-                let from = surplus.iter().find(|actual| self.context.replaces(actual)).or_else(|| surplus.first());
-                let Some(from) = from.cloned() else { return Action::Done(Ok(Some(kept))) };
-                let is_replaced = self.context.replaces(&from);
+                let replaced = surplus.iter().find(|actual| self.context.replaces(actual));
+                let is_replaced = replaced.is_some();
+                let from = replaced.or_else(|| surplus.first()).cloned();
+                let Some(from) = from else { return Action::Done(Ok(Some(kept))) };
                 self.phase = Phase::Rechecking { kept, surplus, is_created };
                 Action::Recheck { from, is_replaced }
             }

@@ -3,7 +3,6 @@
 use cloud_provider::{Caches, Plan, Result};
 
 use super::change::Step;
-use super::cloud::Replacement;
 use super::dyn_cloud::DynLoadBalancerCloud;
 use super::model::{ObservedLoadBalancer, ResourceGraph, Shared};
 use super::ownership::{Identity, OwnershipResult};
@@ -109,6 +108,6 @@ impl Context<'_> {
     pub(super) fn replaces(&self, actual: &ObservedLoadBalancer) -> bool {
         let replacement = |desired| self.cloud.replacement(desired, actual, self.identity);
         let replacement = self.desired.as_ref().filter(|_| actual.graph.is_some()).map(replacement);
-        matches!(replacement, Some(Ok(Replacement::NewFirst(_) | Replacement::OldFirst(_))))
+        replacement.is_some_and(|replacement| replacement.is_ok_and(|it| it.is_due()))
     }
 }

@@ -49,12 +49,9 @@ pub(super) fn operations(
         let is_tagged = actual.owner_tags.service.as_deref() == Some(identity.uid());
         return Ok(if is_tagged { Vec::new() } else { vec![Operation::Tag] });
     }
-    // The load balancer may belong to another Service by now, or may have been released already.
-    if goal.deletes() && !identity.owns(actual) {
-        return Ok(Vec::new());
-    }
-    // A sync of targets adopts nothing: whether the Service may have the load balancer depends on all of its settings.
-    if goal == SyncGoal::Targets && !identity.owns(actual) {
+    // A load balancer to delete may belong to another Service by now, or may have been released already. A sync of targets
+    // adopts nothing: whether the Service may have the load balancer depends on all of its settings.
+    if (goal.deletes() || goal == SyncGoal::Targets) && !identity.owns(actual) {
         return Ok(Vec::new());
     }
     if wanted.is_none() && actual.adopted {

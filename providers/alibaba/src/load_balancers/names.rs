@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use cloud_provider::{Service, default_load_balancer_name};
+use cloud_provider::{Service, default_load_balancer_name, is_default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, OwnerTags};
 
 use super::read::Tags;
@@ -49,9 +49,7 @@ pub(super) fn is_of_kubernetes(kind: &str, name: &str) -> bool {
 /// Returns `true` if a name has the form of those that are generated for the load balancers of Services, but not for this
 /// one.
 pub(super) fn is_generated_for_another(name: &str, service: &Service) -> bool {
-    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
-    let is_generated = name.strip_prefix('a').is_some_and(|rest| rest.len() == 31 && rest.bytes().all(is_digit));
-    is_generated && name != default_load_balancer_name(service)
+    is_default_load_balancer_name(name) && name != default_load_balancer_name(service)
 }
 
 /// Returns namespace and name of a Service.

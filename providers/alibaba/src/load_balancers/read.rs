@@ -225,9 +225,10 @@ impl AlibabaLoadBalancers {
 
     /// Refuses a load balancer of a user without the tag that an administrator requires.
     fn check_tag(&self, it: &Value) -> Result<()> {
-        let tags: Vec<_> = tags(it).iter().map(|(key, value)| tag_text(key, value)).collect();
+        let tags = tags(it);
         let place = format!("load balancer {} of annotation {}", id_of(it), key::ID.key());
-        check_adoptable_tag(&place, self.api.config.adoptable_tag.as_ref(), tags.iter().map(String::as_str))
+        let tags = tags.iter().map(|(key, value)| tag_text(key, value));
+        check_adoptable_tag(&place, self.api.config.adoptable_tag.as_ref(), tags)
     }
 
     /// Reads what a Service has: of both kinds if it can have changed the kind, and what is left of an NLB.

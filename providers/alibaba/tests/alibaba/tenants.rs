@@ -1,4 +1,4 @@
-//! What the author of a Service cannot reach: settings of load balancers of users, and server groups of others.
+//! Limits of the author of a Service: settings of load balancers of users, and server groups of others.
 
 use alibaba_fake::World;
 use cloud_provider::{Caches, CloudProvider, LoadBalancerRequest};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::Result;
+use cloud_provider::{Result, is_default_load_balancer_name};
 use provider_kit::json_path;
 use provider_kit::load_balancers::{Attributes, Port, ResourceGraph, Targets};
 use serde_json::Value;
@@ -23,10 +23,8 @@ pub(super) const LISTS: [&str; 4] = ["frontendIPConfigurations", "backendAddress
 /// Returns the beginning of an element's name that tells its Service: `a` and 31 digits of the UID.
 pub(crate) fn prefix(name: &str) -> Option<&str> {
     let prefix = name.get(..32)?;
-    let is_uid =
-        prefix.starts_with('a') && prefix[1..].bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it));
     let ends = name[32..].is_empty() || name[32..].starts_with('-');
-    (is_uid && ends).then_some(prefix)
+    (is_default_load_balancer_name(prefix) && ends).then_some(prefix)
 }
 
 pub(super) fn belongs(element: &Value, owner: &str) -> bool {

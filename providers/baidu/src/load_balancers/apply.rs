@@ -9,6 +9,7 @@ use provider_kit::load_balancers::{
     ResourceKey, State, Targets, without_refused,
 };
 use provider_kit::signing::sha256_hex;
+use provider_kit::text_tags::ADOPTED;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
@@ -16,8 +17,8 @@ use super::borrowed::is_in_use;
 use super::eip::fixed_eip;
 use super::legacy::has_text;
 use super::object::{
-    ADOPTED, Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, KEPT_EIP, POOL, PROTECTED, described,
-    eip_key, public,
+    Blb, DESCRIPTION, EDITED, EipSettings, FULL_WEIGHT, GENERATED_WORDS, KEPT_EIP, POOL, PROTECTED, described, eip_key,
+    public,
 };
 use super::spec::BlbSpec;
 use super::{ALL, BACKENDS, BlbLoadBalancers, ONE, is_fixed, is_lent};

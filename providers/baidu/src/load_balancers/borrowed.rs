@@ -3,9 +3,10 @@
 use cloud_provider::{Error, EventSubject, Result, Service};
 use provider_kit::load_balancers::{Identity, ObservedLoadBalancer, OwnerTags, ResourceGraph, check_adoptable_tag};
 use provider_kit::status::shown;
+use provider_kit::text_tags::ADOPTED;
 
 use super::legacy::{generated_names, legacy_name};
-use super::object::{ADOPTED, Blb, DESCRIPTION, KEPT_EIP, LONGEST_DESCRIPTION, POOL, VPC, described};
+use super::object::{Blb, DESCRIPTION, KEPT_EIP, LONGEST_DESCRIPTION, POOL, VPC, described};
 use super::{BlbLoadBalancers, is_lent, text_on};
 use crate::annotations as key;
 

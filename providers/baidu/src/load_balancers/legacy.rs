@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cloud_provider::{Service, default_load_balancer_name};
+use cloud_provider::{Service, default_load_balancer_name, is_default_load_balancer_name};
 use provider_kit::load_balancers::ObservedLoadBalancer;
+use provider_kit::text_tags::ADOPTED;
 
 use super::eip::LEGACY_MARK;
-use super::object::{ADOPTED, DESCRIPTION, EDITED};
+use super::object::{DESCRIPTION, EDITED};
 use super::{LONGEST_NAME, is_lent, requested_id, shortened, text_on};
 use crate::GENERATED;
 use crate::annotations as key;
@@ -42,12 +43,8 @@ pub(super) fn generated_names(cluster: &str, service: &Service) -> [String; 3] {
 
 /// Returns `true` if a name has the form of those that are generated for Services, but not for this one.
 pub(super) fn is_generated_for_another(name: &str, cluster: &str, service: &Service) -> bool {
-    let is_default = |name: &str| {
-        let digits = name.strip_prefix('a').unwrap_or_default();
-        digits.len() == 31 && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
-    };
     let is_own = generated_names(cluster, service).contains(&legacy_name(name));
-    !is_own && (name.starts_with(GENERATED_NAME) || is_default(name))
+    !is_own && (name.starts_with(GENERATED_NAME) || is_default_load_balancer_name(name))
 }
 
 /// Returns `true` if a description has the text as a whole: `cce:c-1` is not in `cce:c-12`.

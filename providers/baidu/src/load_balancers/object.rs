@@ -4,7 +4,7 @@ use cloud_provider::{LoadBalancerIngress, Result};
 use provider_kit::load_balancers::{
     Attributes, Field, ObservedLoadBalancer, OwnerTags, Resource, ResourceGraph, ResourceKey, State,
 };
-use provider_kit::text_tags::TextTags;
+use provider_kit::text_tags::{ADOPTED, TextTags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,10 +46,6 @@ fn number<T: TryFrom<u64>>(it: &Value, key: &str) -> Option<T> {
 pub(super) fn eip_key() -> ResourceKey {
     ResourceKey::created_after("EIP", "public")
 }
-
-/// The word of a description that keeps a BLB from being deleted: the BLB existed before its Service used it, although
-/// this cluster generated it.
-pub(super) const ADOPTED: &str = "ccmrs-adopted";
 
 /// The word of a description that keeps an EIP bound: the BLB had one before its Service used it.
 pub(super) const KEPT_EIP: &str = "ccmrs-keep-eip";

@@ -1,4 +1,4 @@
-//! What the author of a Service cannot reach: annotations prove nothing about BLBs and EIPs.
+//! Limits of the author of a Service: annotations prove nothing about BLBs and EIPs.
 
 use baidu_fake::ACCOUNT;
 use cloud_provider::Service;

@@ -31,7 +31,7 @@ impl DigitalOceanLoadBalancers {
     /// it was not created for a Service.
     pub(super) fn marked(&self, mut observed: ObservedLoadBalancer) -> ObservedLoadBalancer {
         if let Some(tag) = &self.config.adoptable_tag {
-            observed.adopted |= tag.is_among(tags(&observed).iter().map(String::as_str));
+            observed.adopted |= tag.is_among(tags(&observed));
         }
         observed
     }

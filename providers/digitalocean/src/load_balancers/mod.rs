@@ -129,28 +129,6 @@ impl DigitalOceanLoadBalancers {
         }
     }
 
-    /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
-    /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
-    /// annotation has the ID, too, or this process has deleted it.
-    async fn check_requested_exists(&self, identity: &Identity<'_>) -> Result<()> {
-        let Some(id) = &identity.requested_id else { return Ok(()) };
-        let was_deleted = self.api().requested.was_deleted(id, identity.uid());
-        let is_ours = was_deleted || requested::was_created(identity.service, id);
-        if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
-            return Ok(());
-        }
-        let call = Call::get(LoadBalancer::PATHS.item, &[id]).inside("load_balancer");
-        match self.api().http.find::<LoadBalancer>(call).await? {
-            None => Err(requested::unknown(id, "remove the annotation to have a new one created")),
-            Some(found) if found.head().kind == OTHER_PRODUCT => Err(Error::invalid(format!(
-                "annotation {}: {} is of a type that is not possible for Services; possible are REGIONAL and REGIONAL_NETWORK",
-                key::ID.key(),
-                found.head().place()
-            ))),
-            Some(_) => Ok(()),
-        }
-    }
-
     /// Deletes a load balancer. An answer of the API that confirms the deletion needs no control read, for which the machines
     /// of the cluster may be missing.
     async fn remove(&self, id: &str, identity: &Identity<'_>) -> Result<Applied> {
@@ -291,8 +269,26 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         adoption::tags(observed)
     }
 
+    /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
+    /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
+    /// annotation has the ID, too, or this process has deleted it.
     async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
-        self.check_requested_exists(identity).await
+        let Some(id) = &identity.requested_id else { return Ok(()) };
+        let was_deleted = self.api().requested.was_deleted(id, identity.uid());
+        let is_ours = was_deleted || requested::was_created(identity.service, id);
+        if is_ours || !provider_kit::status::shown(identity.service).is_empty() {
+            return Ok(());
+        }
+        let call = Call::get(LoadBalancer::PATHS.item, &[id]).inside("load_balancer");
+        match self.api().http.find::<LoadBalancer>(call).await? {
+            None => Err(requested::unknown(id, "remove the annotation to have a new one created")),
+            Some(found) if found.head().kind == OTHER_PRODUCT => Err(Error::invalid(format!(
+                "annotation {}: {} is of a type that is not possible for Services; possible are REGIONAL and REGIONAL_NETWORK",
+                key::ID.key(),
+                found.head().place()
+            ))),
+            Some(_) => Ok(()),
+        }
     }
 
     fn published(&self, observed: &ObservedLoadBalancer, service: &Service, spec: &Spec) -> Published {
@@ -325,9 +321,6 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let (before, after) = (change.actual, change.outcome_of_all());
-        if before.is_none() {
-            self.check_requested_exists(change.identity).await?;
-        }
         if let (Some(before), None) = (before, &after) {
             return self.remove(&before.id, change.identity).await;
         }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::object::{Backend, FRONTEND, NodeBalancer, OWNER_TAGS, POOL};
 use super::spec::{NodeBalancerSpec, PortSpec, Subnet};
-use super::{ALL, CONFIGS, NodeBalancers, ONE, adoption, firewall};
+use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
 use crate::annotations as key;
 
 /// Settings that the engine compares, but that are not fields of the request.
@@ -41,7 +41,6 @@ impl NodeBalancers {
     /// firewall is attached, so that no traffic bypasses the ACL.
     async fn create(&self, change: Change<'_>, spec: &NodeBalancerSpec) -> Result<Applied> {
         let identity = change.identity;
-        adoption::check_requested_exists(identity)?;
         let graph = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
         if self.cluster.nodes().is_none_or(|nodes| nodes.is_empty()) {
             return Err(Error::other("no nodes available: a NodeBalancer is created when the cluster has a Node"));

@@ -131,8 +131,7 @@ impl NodeBalancers {
     fn actual(&self, shown: NodeBalancer) -> ObservedLoadBalancer {
         let mut actual = shown.into_actual();
         // Also if somebody has removed the mark of the adoption.
-        let mut tags = actual.labels.keys().map(String::as_str);
-        actual.adopted |= self.config.adoptable_tag.as_ref().is_some_and(|tag| tag.is_among(&mut tags));
+        actual.adopted |= self.config.adoptable_tag.as_ref().is_some_and(|tag| tag.is_among(actual.labels.keys()));
         if self.requested.lock().contains(&actual.id) {
             actual.legacy_owner = Some(format!("ID {}", actual.id));
             return actual;

@@ -25,7 +25,7 @@ use provider_kit::events::{EventDeduplicator, PendingEvents};
 use provider_kit::load_balancers::{
     Applied, Attributes, Change, DesiredStateInput, Detail, Identity, LoadBalancerCloud, LoadBalancerEngine,
     NameUniqueness, Naming, Notice, ObservedLoadBalancer, Options, OwnerTags, Published, Query, ResourceGraph,
-    ResourceKey, Scope, Targets, check_account, check_adoptable_tag, tag_text,
+    ResourceKey, Scope, Targets, check_account, check_adoptable_tag,
 };
 use provider_kit::operation::Polling;
 use provider_kit::paging::ListResult;
@@ -306,9 +306,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
     ) -> Result<ResourceGraph> {
         let Some(seen) = &observed.graph else { return Ok(desired) };
         if observed.adopted && observed.owner_tags.service.as_deref() != Some(identity.uid()) {
-            let tags: Vec<_> = observed.labels.iter().map(|(key, value)| tag_text(key, value)).collect();
             let required = self.api.config.adoptable_tag.as_ref();
-            check_adoptable_tag(&observed.place(), required, tags.iter().map(String::as_str))?;
+            check_adoptable_tag(&observed.place(), required, self.adoption_tags(observed))?;
         }
         if is_classic(seen) {
             return self.fit_classic(&desired, seen, identity.service, &observed.place());

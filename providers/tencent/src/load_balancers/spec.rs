@@ -1,6 +1,6 @@
 //! A Service, parsed into the settings of its load balancer, except for facts from the cloud and from Kubernetes.
 
-use cloud_provider::{Service, default_load_balancer_name};
+use cloud_provider::{Service, default_load_balancer_name, is_default_load_balancer_name};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::health_check::{HealthCheck, needs_health_check};
@@ -145,13 +145,10 @@ pub(super) fn generated_name(cluster: &str, service: &Service) -> String {
 
 /// Returns `true` if a name has the form of those that are generated for Services, but not for this one.
 fn is_generated_for_another(name: &str, cluster: &str, service: &Service) -> bool {
-    let is_default = name.strip_prefix('a').is_some_and(|digits| {
-        digits.len() == 31 && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
-    });
     let is_of_service =
         name.split('_').count() == 3 && (name.starts_with("cls-") || name.starts_with(&format!("{cluster}_")));
     let is_own = name == generated_name(cluster, service) || name == default_load_balancer_name(service);
-    !is_own && (is_default || is_of_service)
+    !is_own && (is_default_load_balancer_name(name) || is_of_service)
 }
 
 fn ranges(service: &Service, annotations: &mut Annotations<'_>) -> Vec<IpNet> {

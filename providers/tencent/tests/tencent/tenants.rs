@@ -1,4 +1,4 @@
-//! What the author of a Service cannot reach: load balancers of users keep their settings, and parameters of requests are
+//! Limits of the author of a Service: load balancers of users keep their settings, and parameters of requests are
 //! those that the page lists.
 
 use std::sync::Arc;

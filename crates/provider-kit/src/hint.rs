@@ -1,3 +1,0 @@
-//! Suggestions for misspelt names: "did you mean …?"
-
-pub(crate) use cloud_provider::closest;
