@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Node};
-use controllers::lifecycle::NoLifecycleMetrics;
+use controllers::lifecycle::{CloudOperation, LifecycleMetrics};
 use controllers::node::NoNodeMetrics;
 use controllers::{ControllerContext, NodeController, NodeLifecycleController, Options};
 use embedded_apiserver::ApiServer;
@@ -27,6 +27,27 @@ pub fn start_up_taint() -> Value {
     json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
 }
 
+/// What the lifecycle controller counted.
+#[derive(Debug, Default)]
+pub struct LifecycleCounts {
+    /// Operation and result of each look-up, as the labels of its series.
+    pub calls: Mutex<Vec<(&'static str, &'static str)>>,
+    /// Number of passes that ended.
+    pub passes: Mutex<usize>,
+}
+
+impl LifecycleMetrics for LifecycleCounts {
+    fn pass(&self, _took: Duration, _succeeded: bool) {}
+    fn deleted(&self) {}
+    fn held(&self, _cause: &'static str) {}
+    fn monitored(&self, _took: Duration) {
+        *self.passes.lock() += 1;
+    }
+    fn looked_up(&self, operation: CloudOperation, result: &'static str) {
+        self.calls.lock().push((operation.as_str(), result));
+    }
+}
+
 /// Harness of the Node controllers, an API server and a cloud.
 pub struct World {
     /// The embedded Kubernetes API server.
@@ -39,6 +60,8 @@ pub struct World {
     pub node_controller: NodeController,
     /// The lifecycle controller under test.
     pub lifecycle: NodeLifecycleController,
+    /// The counts of the lifecycle controller.
+    pub lifecycle_counts: Arc<LifecycleCounts>,
     context: ControllerContext,
     events: [Arc<Mutex<Vec<RecordedEvent>>>; 2],
 }
@@ -79,9 +102,10 @@ impl World {
         let node_controller = NodeController::new(context.clone(), options, events, Arc::new(NoNodeMetrics))
             .expect("the cloud has machines");
         let (events, second) = EventRecorder::to_memory("cloud-node-lifecycle-controller", clock);
-        let lifecycle = NodeLifecycleController::new(context.clone(), options, events, Arc::new(NoLifecycleMetrics))
+        let lifecycle_counts = Arc::<LifecycleCounts>::default();
+        let lifecycle = NodeLifecycleController::new(context.clone(), options, events, lifecycle_counts.clone())
             .expect("the cloud has machines");
-        Self { api, cloud, nodes, node_controller, lifecycle, context, events: [first, second] }
+        Self { api, cloud, nodes, node_controller, lifecycle, lifecycle_counts, context, events: [first, second] }
     }
 
     /// Returns another lifecycle controller over the same harness, which sees the Nodes through `cache`.
@@ -93,7 +117,7 @@ impl World {
         let context = ControllerContext { nodes: cache.clone(), ..self.context.clone() };
         let (events, _) = EventRecorder::to_memory("cloud-node-lifecycle-controller", Arc::new(SystemClock));
         let controller =
-            NodeLifecycleController::new(context, &Options::default(), events, Arc::new(NoLifecycleMetrics))
+            NodeLifecycleController::new(context, &Options::default(), events, self.lifecycle_counts.clone())
                 .expect("the cloud has machines");
         (controller, cache)
     }

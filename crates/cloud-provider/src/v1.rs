@@ -177,7 +177,7 @@ impl V1 {
     async fn existence(&self, node: &Node) -> Result<Option<Gone>> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,
-            Err(err) if err.is_not_found() => return Ok(Some(Gone::no_such_name(&node.name))),
+            Err(err) if err.chain().any(Error::is_not_found) => return Ok(Some(Gone::no_such_name(&node.name))),
             Err(err) => return Err(err),
         };
         let exists = self.instances.instance_exists_by_provider_id(&id).await?;
@@ -188,11 +188,11 @@ impl V1 {
     async fn shutdown(&self, node: &Node) -> Result<bool> {
         let id = match self.own_or_by_name(node).await {
             Ok(id) => id,
-            Err(err) if err.is_not_found() => return Ok(false),
+            Err(err) if err.chain().any(Error::is_not_found) => return Ok(false),
             Err(err) => return Err(err),
         };
         match self.instances.instance_shutdown_by_provider_id(&id).await {
-            Err(err) if err.is_not_implemented() => Ok(false),
+            Err(err) if err.chain().any(Error::is_not_implemented) => Ok(false),
             answer => answer,
         }
     }

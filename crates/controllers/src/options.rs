@@ -58,6 +58,8 @@ pub struct NodeOptions {
 pub struct LifecycleOptions {
     /// Value of `--node-monitor-period`: interval of passes (LIFE-3).
     pub monitor_period: Duration,
+    /// Value of `--concurrent-node-lifecycle-syncs`: number of Nodes that a pass writes at the same time (LIFE-10).
+    pub concurrent_syncs: i32,
     /// Mode of node deletion (`--node-deletion`).
     pub deletion: NodeDeletion,
     /// Settings of the deletion guard (`--node-deletion-guard`); `None` deletes a Node as soon as its instance is
@@ -215,7 +217,7 @@ impl Options {
                 leaves_foreign: false,
                 ..NodeOptions::default()
             },
-            lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
+            lifecycle: LifecycleOptions { concurrent_syncs: 1, guard: None, ..LifecycleOptions::default() },
             service: ServiceOptions {
                 concurrent_syncs: 1,
                 quiet: false,
@@ -259,6 +261,7 @@ impl Default for LifecycleOptions {
     fn default() -> Self {
         Self {
             monitor_period: Duration::from_secs(5),
+            concurrent_syncs: 16,
             deletion: NodeDeletion::On,
             guard: Some(GuardOptions::default()),
         }
@@ -341,12 +344,15 @@ impl LifecycleOptions {
     /// Returns all validation errors of these settings.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
-        match self.guard {
-            Some(guard) if !(0.0..=1.0).contains(&guard.share) => {
-                vec![format!("node-deletion-guard-share is {}, it must be between 0 and 1", guard.share)]
-            }
-            _ => Vec::new(),
+        let mut errors = Vec::new();
+        if self.concurrent_syncs < 1 {
+            errors
+                .push(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {}", self.concurrent_syncs));
         }
+        if let Some(guard) = self.guard.filter(|guard| !(0.0..=1.0).contains(&guard.share)) {
+            errors.push(format!("node-deletion-guard-share is {}, it must be between 0 and 1", guard.share));
+        }
+        errors
     }
 }
 
@@ -356,6 +362,11 @@ impl Options {
     pub fn validate(&self) -> Vec<String> {
         [self.node.validate(), self.lifecycle.validate(), self.service.validate()].concat()
     }
+}
+
+/// Returns the number of workers. Settings are validated before, but an invalid number must not stop a controller.
+pub(crate) fn workers(setting: i32) -> usize {
+    usize::try_from(setting).unwrap_or(1).max(1)
 }
 
 #[cfg(test)]

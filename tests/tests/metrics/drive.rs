@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Node, Service};
+use controllers::lifecycle::CloudOperation;
 use controllers::options::ServiceOptions;
-use controllers::route::RouteCounts;
+use controllers::route::{RouteCounts, SyncOutcome, SyncTrigger};
 use http::Method;
 use metrics::{Build, Gate, Metrics};
 use runtime::cache::Cache;
@@ -78,6 +79,8 @@ fn work(metrics: &Metrics) {
     nodes.reconciled(TIME, true);
     let lifecycle = metrics.lifecycle();
     lifecycle.pass(TIME, true);
+    lifecycle.monitored(TIME);
+    lifecycle.looked_up(CloudOperation::InstanceExists, "success");
     lifecycle.deleted();
     lifecycle.held("no-witness");
     lifecycle.tainted("set");
@@ -94,7 +97,7 @@ fn work(metrics: &Metrics) {
     services.drift_found();
     services.reconciled(TIME, false);
     let routes = metrics.routes();
-    routes.sync();
+    routes.synced(SyncOutcome::Changed, SyncTrigger::NodeChange);
     routes.changed("create");
     routes.failed("delete");
     routes.flapping();

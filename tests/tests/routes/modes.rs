@@ -6,6 +6,7 @@ use std::time::Duration;
 use cloud_provider::Error;
 use controllers::options::RouteMode;
 use embedded_apiserver::{Action, Matcher};
+use runtime::cache::Resync;
 
 use crate::table::{Table, Trouble};
 use crate::world::{CREATED, World, product, seconds};
@@ -105,4 +106,45 @@ async fn the_modes_of_the_reference_tell_of_wars_too_but_do_not_rest() {
     let told = world.events_of("RouteFlapping");
     assert!((1..=2).contains(&told.len()) && !told[0].contains("left alone"), "{told:?}");
     assert!(times(&table, "create").len() >= 59);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_are_counted_by_outcome_and_trigger() {
+    const PERIODIC: &str = "periodic";
+    const NODE_CHANGE: &str = "node_change";
+    for mode in [RouteMode::Periodic, RouteMode::Watch, RouteMode::Adaptive] {
+        let (table, mut options) = (Table::new(), product("10.244.0.0/16"));
+        options.route.mode = mode;
+        let mut world = World::new(Arc::new(table.clone()), &options);
+        world.resync = Resync::every(Duration::from_secs(600));
+        world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+        world.run();
+        seconds(5).await;
+        let on_change = if mode == RouteMode::Periodic { PERIODIC } else { NODE_CHANGE };
+        let first = if mode == RouteMode::Watch { NODE_CHANGE } else { PERIODIC };
+        assert_eq!(world.counted(), [("changed", first)], "{mode:?}");
+
+        world.put("worker-2", "table://2", "10.0.0.2", &["10.244.2.0/24"]);
+        seconds(21).await;
+        assert_eq!(world.counted().first(), Some(&("changed", on_change)), "{mode:?}");
+
+        seconds(1500).await;
+        let idle = world.counted();
+        assert!(!idle.is_empty() && idle.iter().all(|pass| *pass == ("noop", PERIODIC)), "{mode:?}: {idle:?}");
+
+        table.list_fails(Some(Error::other("boom")));
+        world.put("worker-3", "table://3", "10.0.0.3", &["10.244.3.0/24"]);
+        seconds(21).await;
+        assert_eq!(world.counted().first(), Some(&("error", on_change)), "{mode:?}");
+        drop(world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_change_is_no_error_of_its_pass() {
+    let table = Table::new();
+    table.trouble("10.244.1.0/24", Some(Trouble::Fails(Error::other("boom"))));
+    let world = running(&table, RouteMode::Periodic);
+    seconds(5).await;
+    assert_eq!(world.counted(), [("noop", "periodic")]);
 }

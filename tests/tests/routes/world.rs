@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Caches, CloudProvider, Cluster, Node, Service};
-use controllers::route::{NoRouteMetrics, cluster_cidr};
+use controllers::route::{RouteMetrics, SyncOutcome, SyncTrigger, cluster_cidr};
 use controllers::{ControllerContext, Options, RouteController};
 use embedded_apiserver::ApiServer;
 use kube::{Api, Client};
@@ -27,10 +27,24 @@ pub(crate) struct World {
     options: Options,
     recorder: EventRecorder,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
+    /// Outcome and trigger of each pass, as the labels of the series.
+    pub(crate) syncs: Arc<Syncs>,
     shutdown: CancellationToken,
     /// Token that stops the running controller.
     life: Mutex<CancellationToken>,
+    /// Interval of resyncs in watch mode.
+    pub(crate) resync: Resync,
     _until: DropGuard,
+}
+
+/// The passes that were counted.
+#[derive(Default)]
+pub(crate) struct Syncs(pub(crate) Mutex<Vec<(&'static str, &'static str)>>);
+
+impl RouteMetrics for Syncs {
+    fn synced(&self, outcome: SyncOutcome, trigger: SyncTrigger) {
+        self.0.lock().push((outcome.as_str(), trigger.as_str()));
+    }
 }
 
 /// The cache, as providers see it.
@@ -77,7 +91,8 @@ impl World {
         let watched = watch(Api::<NodeObject>::all(client), WatchConfig::default(), nodes.clone(), shutdown.clone());
         tokio::spawn(watched);
         let (until, life) = (shutdown.clone().drop_guard(), Mutex::new(shutdown.child_token()));
-        Self { api, context, options: options.clone(), recorder, events, shutdown, life, _until: until }
+        let (options, syncs) = (options.clone(), Arc::default());
+        Self { api, context, options, recorder, events, syncs, shutdown, life, resync: Resync::never(), _until: until }
     }
 
     /// Starts a controller that remembers nothing; one that runs ends.
@@ -89,10 +104,15 @@ impl World {
     pub(crate) fn run_as(&self, id: Option<&str>) -> JoinHandle<()> {
         let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
-        let made = RouteController::new(context, cluster, &self.options, recorder, Arc::new(NoRouteMetrics));
+        let made = RouteController::new(context, cluster, &self.options, recorder, self.syncs.clone());
         let life = self.shutdown.child_token();
         std::mem::replace(&mut *self.life.lock(), life.clone()).cancel();
-        tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), Resync::never(), life))
+        tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), self.resync, life))
+    }
+
+    /// Returns outcome and trigger of each pass since the last call.
+    pub(crate) fn counted(&self) -> Vec<(&'static str, &'static str)> {
+        std::mem::take(&mut *self.syncs.0.lock())
     }
 
     /// Seconds that the controller needs to stop.

@@ -18,18 +18,16 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{ConstructionError, ControllerContext};
 use crate::event_reason::EventReason;
 use crate::failure_log::{DueLine, FailureLog};
+use crate::lifecycle::cloud_calls::cloud_calls;
 use crate::lifecycle::guard::{Guard, NodeHoldReason, WitnessRead, population};
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::reported_causes::ReportedCauses;
 use crate::lifecycle::verdict::{InstanceVerdict, Triage, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
-use crate::options::{LifecycleOptions, NodeDeletion, Options};
+use crate::options::{LifecycleOptions, NodeDeletion, Options, workers};
 use crate::shared_ids::{ReportedIds, SharedId, shared_ids};
 use crate::taints::{add_or_update_taints, remove_taints};
-
-/// Maximum number of Nodes that are written at the same time.
-const CONCURRENT_WRITES: usize = 16;
 
 /// The cloud-node-lifecycle-controller, which deletes and taints Nodes.
 pub struct NodeLifecycleController {
@@ -98,6 +96,17 @@ impl NodeLifecycleController {
     /// Runs a pass over all Nodes. A failure with one Node never stops the others (LIFE-10).
     pub async fn pass(&self, shutdown: &CancellationToken) {
         let started = Instant::now();
+        let succeeded = self.judge_nodes(shutdown).await;
+        self.metrics.monitored(started.elapsed());
+        if let Some(succeeded) = succeeded {
+            self.metrics.pass(started.elapsed(), succeeded);
+        }
+    }
+
+    /// Removes, sets and deletes what the Nodes and the cloud's answers demand. Returns `true` if the cloud answered for every
+    /// Node and every write succeeded, and `None` if the pass was ended early.
+    async fn judge_nodes(&self, shutdown: &CancellationToken) -> Option<bool> {
+        let writers = workers(self.options.concurrent_syncs);
         let nodes = self.context.nodes.list();
         self.report_shared_ids(&nodes);
         let (mut untaint, mut to_look_up, mut skipped) = (Vec::new(), Vec::new(), 0);
@@ -112,8 +121,7 @@ impl NodeLifecycleController {
         self.metrics.skipped(skipped);
         let failures = AtomicUsize::new(0);
         let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
-        parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.untaint(&node).await) })
-            .await;
+        parallel_for(untaint, writers, shutdown, |node| async move { count(self.untaint(&node).await) }).await;
         let answers = self.look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in to_look_up.into_iter().zip(answers) {
@@ -133,7 +141,7 @@ impl NodeLifecycleController {
         self.forget(&nodes, &gone, &unanswered);
         self.note_unanswered(&unanswered);
         self.metrics.unanswered(unanswered.len());
-        parallel_for(taint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.taint(&node).await) }).await;
+        parallel_for(taint, writers, shutdown, |node| async move { count(self.taint(&node).await) }).await;
         let suspects: Vec<Arc<Node>> = gone
             .into_iter()
             .map(|(node, evidence)| {
@@ -147,17 +155,21 @@ impl NodeLifecycleController {
             .collect();
         if self.options.guard.is_some() && !self.context.nodes.is_synced() || shutdown.is_cancelled() {
             // The share of Nodes without an instance is meaningless as long as not all Nodes are known.
-            return;
+            return None;
         }
         let confirmed = self.confirm_deletions(&nodes, &seen, suspects).await;
-        parallel_for(confirmed, CONCURRENT_WRITES, shutdown, |node| async move { count(self.delete(&node).await) })
-            .await;
-        self.metrics.pass(started.elapsed(), unanswered.is_empty() && failures.into_inner() == 0);
+        parallel_for(confirmed, writers, shutdown, |node| async move { count(self.delete(&node).await) }).await;
+        Some(unanswered.is_empty() && failures.into_inner() == 0)
     }
 
     /// Returns the cloud's answers about Nodes, read now (LIFE-23).
     async fn look_up_nodes(&self, nodes: &[Arc<Node>], want: LookupRequest) -> Vec<Result<InstanceState>> {
-        look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
+        let unsupported = "instances interface not supported in the cloud provider";
+        let answers = look_up(&*self.context.provider, nodes, want, unsupported).await;
+        for (operation, result) in answers.iter().flat_map(|answer| cloud_calls(want, answer)) {
+            self.metrics.looked_up(operation, result);
+        }
+        answers
     }
 
     /// Returns those of `suspects`, the Nodes without an instance, that may be deleted now (D-2).

@@ -1,6 +1,7 @@
 //! cloud-node-lifecycle-controller: deletes Nodes whose instance does not exist, and taints Nodes whose instance is
 //! shut down (LIFE-*).
 
+mod cloud_calls;
 mod controller;
 pub mod guard;
 mod metrics;
@@ -9,5 +10,6 @@ mod reported_causes;
 pub mod verdict;
 mod witnesses;
 
+pub use cloud_calls::CloudOperation;
 pub use controller::NodeLifecycleController;
 pub use metrics::{LifecycleMetrics, NoLifecycleMetrics};

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::failure_log::DueLine;
 use crate::look_up::look_up;
 use crate::node::NodeController;
-use crate::node::controller::{BATCH, workers};
+use crate::node::controller::BATCH;
 use crate::node::labels;
 use crate::node_identity::{REMEDY_ALL_FOREIGN, all_are_foreign};
+use crate::options::workers;
 
 /// Names of failures in the log.
 const LOOK_UP: &str = "look-up";

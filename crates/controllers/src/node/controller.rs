@@ -36,7 +36,7 @@ use crate::node::unidentified::Unidentified;
 use crate::node::young::Young;
 use crate::node::{addresses, labels, metadata};
 use crate::node_identity::{self, NodeIdentity};
-use crate::options::{NodeOptions, Options};
+use crate::options::{NodeOptions, Options, workers};
 use crate::read::read_node;
 
 /// Maximum number of Nodes in one look-up. A burst of Nodes costs pages of the cloud's list instead of a request for
@@ -407,11 +407,6 @@ impl NodeController {
 
 fn reference(node: &Node) -> ObjectRef {
     ObjectRef { resource_version: node.resource_version.to_string(), ..ObjectRef::node(&node.name, &node.uid) }
-}
-
-/// Returns the number of workers. Settings are validated before, but an invalid number must not stop the controller.
-pub(super) fn workers(setting: i32) -> usize {
-    usize::try_from(setting).unwrap_or(1).max(1)
 }
 
 /// The result of writing a plan.

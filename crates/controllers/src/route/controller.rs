@@ -20,17 +20,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
-use super::metrics::RouteMetrics;
+use super::metrics::{RouteMetrics, SyncOutcome, SyncTrigger};
 use super::pace::{Pace, ScheduleInputs, ScheduleStep};
+use super::pass::Reconciled;
 use super::work::Work;
 use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
 use crate::failure_log::{DueLine, FailureLog};
 use crate::options::{Options, RouteMode, RouteOptions};
 
-/// Name of the queue in work queue metrics, and its only key (ROUTE-11).
+/// Name of the queue in work queue metrics (ROUTE-11).
 const QUEUE: &str = "Routes";
-const KEY: &str = "routes";
 /// Name of a pass in the log of failures.
 const RECONCILE: &str = "reconcile";
 /// Interval of reconciliations in watch mode. No event waits longer (ROUTE-13).
@@ -103,7 +103,7 @@ impl RouteController {
     async fn run_periodically(&self, shutdown: &CancellationToken) {
         if self.nodes_are_known(shutdown).await {
             fixed(self.options.reconciliation_period, shutdown.clone(), || async {
-                self.reconcile_and_log(shutdown).await;
+                self.reconcile_and_log(SyncTrigger::Periodic, shutdown).await;
             })
             .await;
         }
@@ -118,11 +118,15 @@ impl RouteController {
         shutdown: &CancellationToken,
     ) {
         let pacing = RateLimiter::bucket(TokenBucket::new(WATCH_INTERVAL, 1, Some(WATCH_INTERVAL)));
-        let queue: Queue<&'static str> = Queue::new(QUEUE, pacing, metrics);
+        let queue: Queue<SyncTrigger> = Queue::new(QUEUE, pacing, metrics);
         let feed = queue.clone();
         self.context.nodes.subscribe(resync, move |event| {
-            if concerns_routes(event, node_event::enqueues) {
-                feed.add_rate_limited(KEY);
+            let trigger = match event {
+                CacheEvent::Added(_) | CacheEvent::Deleted(_) => Some(SyncTrigger::NodeChange),
+                CacheEvent::Updated { old, new } => node_event::trigger(old, new),
+            };
+            if let Some(trigger) = trigger {
+                feed.add_rate_limited(trigger);
             }
         });
         if !self.nodes_are_known(shutdown).await {
@@ -132,7 +136,7 @@ impl RouteController {
         run_workers(&queue, 1, shutdown.clone(), move |claim| {
             let (this, stop) = (Arc::clone(&self), stop.clone());
             async move {
-                match this.reconcile_and_log(&stop).await {
+                match this.reconcile_and_log(*claim.key(), &stop).await {
                     true => claim.succeed(),
                     false => claim.fail(),
                 }
@@ -146,7 +150,11 @@ impl RouteController {
         let changed = Arc::new(Notify::new());
         let notify = Arc::clone(&changed);
         self.context.nodes.subscribe(Resync::never(), move |event| {
-            if concerns_routes(event, node_event::changes_inputs) {
+            let is_due = match event {
+                CacheEvent::Added(_) | CacheEvent::Deleted(_) => true,
+                CacheEvent::Updated { old, new } => node_event::changes_inputs(old, new),
+            };
+            if is_due {
                 notify.notify_one();
             }
         });
@@ -157,9 +165,15 @@ impl RouteController {
         while !shutdown.is_cancelled() {
             let (now, schedule_inputs) = (Instant::now(), self.schedule_inputs());
             if pace.step(now, schedule_inputs) == ScheduleStep::Pass {
+                let trigger = pace.trigger(schedule_inputs.inputs);
                 pace.passed(now, schedule_inputs.inputs, fastrand::f64());
                 let listed = self.pass_catching_panics(&mut work, shutdown).await;
                 work.drain(Some(Instant::now() + PASS_TIMEOUT)).await;
+                let outcome = match listed {
+                    true => SyncOutcome::of_changes(std::mem::take(&mut work.has_changed)),
+                    false => SyncOutcome::Error,
+                };
+                self.metrics.synced(outcome, trigger);
                 self.metrics.reconciled(now.elapsed(), listed && work.failures.is_empty());
             }
             let in_flight = work.in_flight.keys().cloned().collect();
@@ -196,19 +210,20 @@ impl RouteController {
     }
 
     /// Reconciles and logs errors. Returns `true` if everything succeeded.
-    async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
+    async fn reconcile_and_log(&self, trigger: SyncTrigger, shutdown: &CancellationToken) -> bool {
         let _busy = self.context.pulse.begin(QUEUE);
         let start = Instant::now();
-        let succeeded = match self.reconcile(shutdown).await {
-            Ok(failures) => {
+        let (outcome, succeeded) = match self.reconcile(shutdown).await {
+            Ok(Reconciled { has_changed, failures }) => {
                 self.failures.succeeded(RECONCILE, "", Instant::now());
-                failures.is_empty()
+                (SyncOutcome::of_changes(has_changed), failures.is_empty())
             }
             Err(error) => {
                 self.log_failure(&error);
-                false
+                (SyncOutcome::Error, false)
             }
         };
+        self.metrics.synced(outcome, trigger);
         self.metrics.reconciled(start.elapsed(), succeeded);
         succeeded
     }
@@ -266,12 +281,5 @@ async fn rest(work: &mut Work<'_>, until: Instant, changed: &Notify, shutdown: &
             () = &mut woken => return,
             () = work.next() => if work.is_empty() { return },
         }
-    }
-}
-
-fn concerns_routes(event: &CacheEvent<Node>, update: fn(&Node, &Node) -> bool) -> bool {
-    match event {
-        CacheEvent::Added(_) | CacheEvent::Deleted(_) => true,
-        CacheEvent::Updated { old, new } => update(old, new),
     }
 }

@@ -15,10 +15,59 @@ pub struct RouteCounts {
     pub failed: usize,
 }
 
+/// The trigger of a reconciliation: the key of the queue in watch mode (ROUTE-11), and a label (ROUTE-20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SyncTrigger {
+    /// A Node was added, deleted or changed.
+    NodeChange,
+    /// The interval has passed, or a failed change is due again.
+    Periodic,
+}
+
+impl SyncTrigger {
+    /// Returns the value of the label, and of the key.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeChange => "node_change",
+            Self::Periodic => "periodic",
+        }
+    }
+}
+
+/// The outcome of a reconciliation (ROUTE-20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncOutcome {
+    /// A route was created or deleted.
+    Changed,
+    /// No route was created or deleted. Failed changes are no error of the reconciliation (ROUTE-47).
+    Noop,
+    /// The routes could not be read.
+    Error,
+}
+
+impl SyncOutcome {
+    /// Returns the value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Noop => "noop",
+            Self::Error => "error",
+        }
+    }
+
+    /// Returns the outcome of a reconciliation that read the routes.
+    #[must_use]
+    pub const fn of_changes(has_changed: bool) -> Self {
+        if has_changed { Self::Changed } else { Self::Noop }
+    }
+}
+
 /// Hooks for the route controller's series.
 pub trait RouteMetrics: Send + Sync {
-    /// Called when a reconciliation begins: `route_controller_route_sync_total` (ROUTE-20).
-    fn sync(&self);
+    /// Called when a reconciliation ended: `route_controller_route_sync_total` (ROUTE-20). A change that ends later counts for the next one.
+    fn synced(&self, outcome: SyncOutcome, trigger: SyncTrigger);
     /// Called when the cloud's routes were listed, with the number of routes of this cluster, because clouds limit the
     /// number of routes (P-33).
     fn listed(&self, _ours: usize) {}
@@ -41,5 +90,5 @@ pub trait RouteMetrics: Send + Sync {
 pub struct NoRouteMetrics;
 
 impl RouteMetrics for NoRouteMetrics {
-    fn sync(&self) {}
+    fn synced(&self, _outcome: SyncOutcome, _trigger: SyncTrigger) {}
 }

@@ -30,4 +30,4 @@ mod work;
 
 pub use controller::RouteController;
 pub use destination::Destination;
-pub use metrics::{NoRouteMetrics, RouteCounts, RouteMetrics};
+pub use metrics::{NoRouteMetrics, RouteCounts, RouteMetrics, SyncOutcome, SyncTrigger};

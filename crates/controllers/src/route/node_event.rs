@@ -2,14 +2,20 @@
 
 use cloud_provider::Node;
 
-/// Returns `true` if an update triggers a reconciliation in watch mode (ROUTE-12): Pod CIDRs or addresses changed,
+use super::metrics::SyncTrigger;
+
+/// Returns the key that an update adds to the queue in watch mode, if any (ROUTE-12): Pod CIDRs or addresses changed,
 /// including their order, or nothing changed, which is a resync of the cache.
 #[must_use]
-pub fn enqueues(old: &Node, new: &Node) -> bool {
-    changes_routes(old, new) || old.resource_version == new.resource_version
+pub fn trigger(old: &Node, new: &Node) -> Option<SyncTrigger> {
+    if changes_routes(old, new) {
+        Some(SyncTrigger::NodeChange)
+    } else {
+        (old.resource_version == new.resource_version).then_some(SyncTrigger::Periodic)
+    }
 }
 
-/// Returns `true` if an update may change the plan in adaptive mode. Unlike [`enqueues`], this excludes resyncs, which
+/// Returns `true` if an update may change the plan in adaptive mode. Unlike [`trigger`], this excludes resyncs, which
 /// bring no change, and includes the provider ID, which a provider needs to create the route, and the end of the
 /// initialization that the Node's routes wait for.
 #[must_use]
@@ -39,22 +45,27 @@ mod tests {
             node
         };
         let table = [
-            ("nothing", next(|_| ()), false, false),
-            ("resync", old.clone(), true, false),
-            ("labels", next(|node| node.unschedulable = true), false, false),
-            ("ranges", next(|node| node.pod_cidrs = ["10.0.0.0/24".into()].into()), true, true),
+            ("nothing", next(|_| ()), None, false),
+            ("resync", old.clone(), Some(SyncTrigger::Periodic), false),
+            ("labels", next(|node| node.unschedulable = true), None, false),
+            (
+                "ranges",
+                next(|node| node.pod_cidrs = ["10.0.0.0/24".into()].into()),
+                Some(SyncTrigger::NodeChange),
+                true,
+            ),
             (
                 "addresses",
                 next(|node| node.addresses = [NodeAddress::new(AddressType::Hostname, "n")].into()),
-                true,
+                Some(SyncTrigger::NodeChange),
                 true,
             ),
-            ("provider id", next(|node| node.provider_id = "p://1".into()), false, true),
-            ("taint", next(|node| node.taints = [Taint::new(TAINT_UNINITIALIZED, "NoSchedule")].into()), false, true),
-            ("uid", next(|node| node.uid = "v".into()), false, true),
+            ("provider id", next(|node| node.provider_id = "p://1".into()), None, true),
+            ("taint", next(|node| node.taints = [Taint::new(TAINT_UNINITIALIZED, "NoSchedule")].into()), None, true),
+            ("uid", next(|node| node.uid = "v".into()), None, true),
         ];
         for (what, new, watch, adaptive) in table {
-            assert_eq!((enqueues(&old, &new), changes_inputs(&old, &new)), (watch, adaptive), "{what}");
+            assert_eq!((trigger(&old, &new), changes_inputs(&old, &new)), (watch, adaptive), "{what}");
         }
     }
 }

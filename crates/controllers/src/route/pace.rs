@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::metrics::SyncTrigger;
+
 /// Minimum time between lists while the inputs of a pass do not change.
 const IDLE: Duration = Duration::from_secs(300);
 /// Maximum share of [`IDLE`] that is added as jitter, so that clusters do not list at the same time.
@@ -76,6 +78,15 @@ impl Pace {
         if due <= now { ScheduleStep::Pass } else { ScheduleStep::Wait(due.min(now + self.period.max(SHORTEST_TICK))) }
     }
 
+    /// Returns the trigger of a pass over these inputs. The first pass is due by itself.
+    #[must_use]
+    pub fn trigger(&self, inputs: u64) -> SyncTrigger {
+        match self.last {
+            Some(last) if last.inputs != inputs => SyncTrigger::NodeChange,
+            _ => SyncTrigger::Periodic,
+        }
+    }
+
     fn due(&self, now: Instant, schedule_inputs: ScheduleInputs) -> Instant {
         let Some(last) = self.last else { return now };
         let soonest = last.began + GAP.min(self.period);
@@ -95,6 +106,14 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pass_over_changed_inputs_is_triggered_by_a_node() {
+        let mut pace = Pace::new(Duration::from_secs(10));
+        assert_eq!(pace.trigger(1), SyncTrigger::Periodic, "the first pass");
+        pace.passed(Instant::now(), 1, 0.0);
+        assert_eq!((pace.trigger(1), pace.trigger(2)), (SyncTrigger::Periodic, SyncTrigger::NodeChange));
+    }
 
     #[test]
     fn passes_are_as_rare_as_they_may_be() {

@@ -32,6 +32,16 @@ use crate::grace::within_grace;
 /// Timeout of writing a condition, which the next pass repeats.
 const CONDITION_DEADLINE: Duration = Duration::from_secs(30);
 
+/// The result of a reconciliation that read the routes, or of the changes of one destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reconciled {
+    /// If set, a route was created or deleted.
+    pub has_changed: bool,
+    /// Texts of all failures, which events, log and metrics report already and which are no error of the reconciliation
+    /// (ROUTE-47).
+    pub failures: Vec<String>,
+}
+
 /// The reason why a call was not successful.
 enum Refused {
     /// The process is stopping, so the call was not made.
@@ -43,13 +53,11 @@ enum Refused {
 }
 
 impl RouteController {
-    /// Reconciles once: lists, deletes, creates and writes conditions, and waits for all of it. Returns the texts of
-    /// all failures, which events, log and metrics report already and which are no error of the reconciliation
-    /// (ROUTE-47).
+    /// Reconciles once: lists, deletes, creates and writes conditions, and waits for all of it.
     ///
     /// # Errors
     /// If the routes cannot be listed (ROUTE-21).
-    pub async fn reconcile(&self, shutdown: &CancellationToken) -> Result<Vec<String>> {
+    pub async fn reconcile(&self, shutdown: &CancellationToken) -> Result<Reconciled> {
         let mut work = Work::default();
         self.pass(&mut work, shutdown).await?;
         work.drain(None).await;
@@ -58,12 +66,11 @@ impl RouteController {
         let route_counts = self.memory().route_counts();
         self.metrics.route_counts(RouteCounts { failed, ..route_counts });
         failures.extend(self.settle(&HashSet::new(), shutdown).await);
-        Ok(failures)
+        Ok(Reconciled { has_changed: work.has_changed, failures })
     }
 
     /// Lists, plans and starts the changes. Changes that are not finished go on in `work`.
     pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
-        self.metrics.sync();
         work.next_pass();
         let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster, shutdown)).await;
         let routes = listed.map_err(|error| {
@@ -129,26 +136,31 @@ impl RouteController {
 
     async fn carry_out_catching_panics(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Done {
         let destination = item.destination.clone();
-        let failures = AssertUnwindSafe(self.carry_out(item, key, shutdown)).catch_unwind().await;
-        let failures = failures.unwrap_or_else(|_| {
+        let carried_out = AssertUnwindSafe(self.carry_out(item, key, shutdown)).catch_unwind().await;
+        let Reconciled { has_changed, failures } = carried_out.unwrap_or_else(|_| {
             tracing::error!(%destination, "the work on a route panicked, the next pass tries again");
-            vec![format!("the work on the route {destination} panicked")]
+            let failures = vec![format!("the work on the route {destination} panicked")];
+            Reconciled { has_changed: false, failures }
         });
         self.memory().ended(Instant::now(), &destination);
-        Done { destination, failures }
+        Done { destination, has_changed, failures }
     }
 
     /// Deletes, then creates, whatever the result of the deletions (ROUTE-28).
-    async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Vec<String> {
-        let mut refused = Vec::new();
+    async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Reconciled {
+        let (mut has_changed, mut refused) = (false, Vec::new());
         for deletion in &item.deletes {
-            if let Err(error) = self.delete(deletion, shutdown).await {
-                refused.push((format!("deleting the route {}", deletion.route.name), error));
+            match self.delete(deletion, shutdown).await {
+                Ok(()) => has_changed = true,
+                Err(error) => refused.push((format!("deleting the route {}", deletion.route.name), error)),
             }
         }
         for creation in &item.creates {
-            if let Err(error) = self.create(creation, shutdown).await {
-                refused.push((format!("creating the route {} to {}", item.destination, creation.node.name), error));
+            match self.create(creation, shutdown).await {
+                Ok(()) => has_changed = true,
+                Err(error) => {
+                    refused.push((format!("creating the route {} to {}", item.destination, creation.node.name), error));
+                }
             }
         }
         if self.is_adaptive() {
@@ -159,7 +171,7 @@ impl RouteController {
             Refused::Paused(_) => format!("{what}: the cloud throttles"),
             Refused::Failed(error) => format!("{what}: {error}"),
         };
-        refused.into_iter().map(in_words).collect()
+        Reconciled { has_changed, failures: refused.into_iter().map(in_words).collect() }
     }
 
     /// Sets the time at which the item is due again if a part of it failed (P-2).

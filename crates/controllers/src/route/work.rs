@@ -60,6 +60,8 @@ pub(super) fn items(deletes: Vec<Deletion>, creates: Vec<Creation>) -> Vec<Item>
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) destination: Destination,
+    /// If set, a route was created or deleted.
+    pub(super) has_changed: bool,
     /// Texts of the errors.
     pub(super) failures: Vec<String>,
 }
@@ -75,6 +77,8 @@ pub(super) struct Work<'a> {
     pub(super) in_flight: HashMap<Destination, Item>,
     /// Destinations whose work ended after this pass began.
     pub(super) ended: HashSet<Destination>,
+    /// If set, a route was created or deleted since the last pass that was counted.
+    pub(super) has_changed: bool,
     /// Texts of the errors so far.
     pub(super) failures: Vec<String>,
 }
@@ -100,7 +104,8 @@ impl<'a> Work<'a> {
     /// Waits for the next item to end, forever if there is none. Cancel-safe.
     pub(super) async fn next(&mut self) {
         match self.running.next().await {
-            Some((pass, Done { destination, failures })) => {
+            Some((pass, Done { destination, has_changed, failures })) => {
+                self.has_changed |= has_changed;
                 self.current -= usize::from(pass == self.pass);
                 self.in_flight.remove(&destination);
                 self.ended.insert(destination);

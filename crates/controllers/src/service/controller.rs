@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
-use crate::options::{Options, ServiceOptions};
+use crate::options::{Options, ServiceOptions, workers};
 use crate::service::cloud::Cloud;
 use crate::service::condition::{self, Condition, ShownCondition};
 use crate::service::events::ServiceEvent;
@@ -178,9 +178,9 @@ impl ServiceController {
     }
 
     /// Returns the number of Services that are synced at the same time, and of those whose targets are updated at the
-    /// same time (SVC-3). Settings are validated before, but an invalid number must not stop the controller.
+    /// same time (SVC-3).
     pub(super) fn workers(&self) -> usize {
-        usize::try_from(self.options.concurrent_syncs).unwrap_or(1).max(1)
+        workers(self.options.concurrent_syncs)
     }
 
     pub(super) fn record_event(&self, service: &Service, event: &ServiceEvent) {

@@ -34,6 +34,10 @@ impl Flags {
                 "ConcurrentNodeSyncs": self.node.concurrent_node_syncs,
                 "ConcurrentNodeStatusUpdates": self.node.concurrent_node_status_updates,
             },
+            "NodeLifecycleController": {
+                "NodeMonitorPeriod": self.lifecycle.node_monitor_period.to_string(),
+                "ConcurrentNodeLifecycleSyncs": self.lifecycle.concurrent_node_lifecycle_syncs,
+            },
             "ServiceController": { "ConcurrentServiceSyncs": self.service.concurrent_service_syncs },
             "NodeStatusUpdateFrequency": self.misc.node_status_update_frequency.to_string(),
             "Webhook": { "Webhooks": or_null(self.webhook.items()) },
@@ -86,7 +90,6 @@ impl Flags {
             "UseServiceAccountCredentials": self.api.use_service_account_credentials,
             "AllowUntaggedCloud": self.cloud.allow_untagged_cloud,
             "RouteReconciliationPeriod": self.route.route_reconciliation_period.to_string(),
-            "NodeMonitorPeriod": self.lifecycle.node_monitor_period.to_string(),
             "ClusterName": self.cloud.cluster_name,
             "ClusterCIDR": self.route.cluster_cidr,
             "AllocateNodeCIDRs": self.route.allocate_node_cidrs,
@@ -156,16 +159,22 @@ mod tests {
      "KubeCloudShared":{
       "CloudProvider":{"Name":"fake","CloudConfigFile":""},
       "ExternalCloudVolumePlugin":"","UseServiceAccountCredentials":false,"AllowUntaggedCloud":false,
-      "RouteReconciliationPeriod":"10s","NodeMonitorPeriod":"5s","ClusterName":"kubernetes","ClusterCIDR":"",
+      "RouteReconciliationPeriod":"10s","ClusterName":"kubernetes","ClusterCIDR":"",
       "AllocateNodeCIDRs":false,"CIDRAllocatorType":"RangeAllocator","ConfigureCloudRoutes":true,"NodeSyncPeriod":"0s"},
      "NodeController":{"ConcurrentNodeSyncs":1,"ConcurrentNodeStatusUpdates":0},
+     "NodeLifecycleController":{"NodeMonitorPeriod":"5s","ConcurrentNodeLifecycleSyncs":1},
      "ServiceController":{"ConcurrentServiceSyncs":1},
      "NodeStatusUpdateFrequency":"5m0s",
      "Webhook":{"Webhooks":null}}}"#;
 
     #[test]
     fn configz_with_the_defaults_of_the_go_program_is_equal() {
-        let ours = flags(&["--kube-api-qps=20", "--concurrent-node-syncs=1", "--concurrent-service-syncs=1"]);
+        let ours = flags(&[
+            "--kube-api-qps=20",
+            "--concurrent-node-syncs=1",
+            "--concurrent-node-lifecycle-syncs=1",
+            "--concurrent-service-syncs=1",
+        ]);
         assert_eq!(ours.configz(), serde_json::from_str::<Value>(REFERENCE).unwrap());
     }
 
@@ -176,6 +185,7 @@ mod tests {
         group["Generic"]["ClientConnection"]["qps"] = json!(-1);
         group["Generic"]["ClientConnection"]["burst"] = json!(0);
         group["NodeController"]["ConcurrentNodeSyncs"] = json!(16);
+        group["NodeLifecycleController"]["ConcurrentNodeLifecycleSyncs"] = json!(16);
         group["ServiceController"]["ConcurrentServiceSyncs"] = json!(16);
         assert_eq!(flags(&[]).configz(), expected);
     }

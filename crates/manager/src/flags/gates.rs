@@ -73,10 +73,12 @@ pub const GATES: [Gate; 8] = [
     gate(GATE_UID_HEADER, Stage::Beta, true, "Permits --requestheader-uid-headers."),
 ];
 
-/// Feature gates of the Go program that have no effect here. They are accepted so that existing manifests start.
-pub const INERT: [&str; 36] = [
+/// Feature gates of the Go program, of Kubernetes 1.36, 1.37 or 1.38, that have no effect here. They are accepted so that
+/// existing manifests start.
+pub const INERT: [&str; 42] = [
     "APIResponseCompression",
     "APIServerIdentity",
+    "APIServerWebhookAuthenticationToken",
     "APIServingWithRoutine",
     "AggregatedDiscoveryRemoveBetaType",
     "AllowParsingUserUIDFromCertAuth",
@@ -86,6 +88,7 @@ pub const INERT: [&str; 36] = [
     "ComponentFlagz",
     "ComponentStatusz",
     "ConcurrentWatchObjectDecode",
+    "ConsistentListFromCacheSkipTimeoutFallback",
     "ConstrainedImpersonation",
     "ContextualLogging",
     "CoordinatedLeaderElection",
@@ -93,6 +96,8 @@ pub const INERT: [&str; 36] = [
     "DeclarativeValidationBeta",
     "DeclarativeValidationTakeover",
     "DetectCacheInconsistency",
+    "EtcdRangeStream",
+    "ExcludeAdmissionWebhookVirtualResources",
     "KMSv1",
     "ListFromCacheSnapshot",
     "ManifestBasedAdmissionControlConfig",
@@ -111,6 +116,8 @@ pub const INERT: [&str; 36] = [
     "UnknownVersionInteroperabilityProxy",
     "WatchCacheInitializationPostStartHook",
     "WatchList",
+    "WatchListCompression",
+    "WebhookRoundTripLoadBalancing",
 ];
 /// Feature gates that older versions of Kubernetes had and that published manifests of [`HISTORIC_PROVIDERS`] set. They
 /// have no effect here.

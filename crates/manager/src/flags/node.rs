@@ -50,8 +50,11 @@ impl NodeFlags {
 #[command(next_help_heading = "Cloud-node-lifecycle-controller")]
 pub struct LifecycleFlags {
     /// Interval at which the machines of all Nodes that are not ready are looked up in the cloud.
-    #[arg(long, default_value_t = LifecycleOptions::default().monitor_period.into(), value_parser = duration, help_heading = "Generic")]
+    #[arg(long, default_value_t = LifecycleOptions::default().monitor_period.into(), value_parser = duration)]
     pub node_monitor_period: GoDuration,
+    /// Maximum number of Nodes that are tainted or deleted at the same time. Machines are looked up together.
+    #[arg(long, default_value_t = LifecycleOptions::default().concurrent_syncs, value_parser = go_int)]
+    pub concurrent_node_lifecycle_syncs: i32,
     /// Delete Nodes whose machine no longer exists: on, dry-run (log only) or off.
     #[arg(long, default_value_t = LifecycleOptions::default().deletion, value_name = "MODE", value_parser = str::parse::<NodeDeletion>)]
     pub node_deletion: NodeDeletion,
@@ -75,6 +78,7 @@ impl LifecycleFlags {
     pub(super) fn options(&self) -> (LifecycleOptions, GuardOptions) {
         let &LifecycleFlags {
             node_monitor_period,
+            concurrent_node_lifecycle_syncs,
             node_deletion,
             node_deletion_guard,
             node_deletion_guard_share,
@@ -84,6 +88,7 @@ impl LifecycleFlags {
             GuardOptions { share: node_deletion_guard_share, delay: node_deletion_guard_delay.to_std_or_zero() };
         let options = LifecycleOptions {
             monitor_period: node_monitor_period.to_std_or_zero(),
+            concurrent_syncs: concurrent_node_lifecycle_syncs,
             deletion: node_deletion,
             guard: node_deletion_guard.then_some(guard),
         };

@@ -13,8 +13,12 @@ use super::{
 };
 
 /// Flags whose default differs from the Go program's (D-10), with the Go program's default.
-pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 3] =
-    [("concurrent-node-syncs", "1"), ("concurrent-service-syncs", "1"), ("kube-api-qps", "20")];
+pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
+    ("concurrent-node-lifecycle-syncs", "1"),
+    ("concurrent-node-syncs", "1"),
+    ("concurrent-service-syncs", "1"),
+    ("kube-api-qps", "20"),
+];
 /// Sections of the help in order (FLAG-13).
 pub(super) const SECTIONS: [&str; 13] = [
     "Debugging",

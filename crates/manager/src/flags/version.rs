@@ -8,7 +8,7 @@ use super::values::go_bool;
 
 /// Kubernetes version that this program is compatible with. It is reported where the Go program reports its own
 /// version.
-pub const KUBERNETES_VERSION: &str = "v1.35.0";
+pub const KUBERNETES_VERSION: &str = "v1.37.2";
 
 /// The value of `--version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use cloud_provider::names;
-use controllers::lifecycle::LifecycleMetrics;
+use controllers::lifecycle::{CloudOperation, LifecycleMetrics};
 use controllers::node::NodeMetrics;
-use controllers::route::{RouteCounts, RouteMetrics};
+use controllers::route::{RouteCounts, RouteMetrics, SyncOutcome, SyncTrigger};
 use controllers::service::ServiceMetrics;
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
 use crate::hooks::{Reconcile, Reconciles, number, result};
 use crate::registry::Registry;
 use crate::series::{
-    LOAD_BALANCER_CALLS, LOAD_BALANCER_DELETIONS_SUPPRESSED, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, NODE_DELETIONS,
-    NODE_DELETIONS_SUPPRESSED, NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS, NODE_SYNC_DELAY, NODE_SYNC_ERRORS,
-    NODE_SYNC_LATENCY, NODES_SKIPPED, ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE, ROUTE_SYNC, ROUTES,
-    TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
+    LOAD_BALANCER_CALLS, LOAD_BALANCER_DELETIONS_SUPPRESSED, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, MONITOR_CALLS,
+    MONITOR_NODES, NODE_DELETIONS, NODE_DELETIONS_SUPPRESSED, NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS,
+    NODE_SYNC_DELAY, NODE_SYNC_ERRORS, NODE_SYNC_LATENCY, NODES_SKIPPED, ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE,
+    ROUTE_SYNC, ROUTES, TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
 };
 
 /// The node controller's histograms, which exist from the start, including on standbys.
@@ -60,6 +60,8 @@ pub(crate) struct Lifecycle {
     taints: IntCounterVec,
     unanswered: IntCounter,
     skipped: Gauge,
+    monitored: Histogram,
+    calls: IntCounterVec,
     reconcile: Reconcile,
 }
 
@@ -75,6 +77,8 @@ impl Lifecycle {
             taints,
             unanswered: registry.counter(NODE_LOOKUP_ERRORS),
             skipped: registry.gauge(NODES_SKIPPED),
+            monitored: registry.histogram(MONITOR_NODES),
+            calls: registry.counters(MONITOR_CALLS),
             reconcile: reconciles.of(names::NODE_LIFECYCLE_CONTROLLER.metric),
         }
     }
@@ -83,6 +87,12 @@ impl Lifecycle {
 impl LifecycleMetrics for Lifecycle {
     fn pass(&self, took: Duration, succeeded: bool) {
         self.reconcile.ended(took, succeeded);
+    }
+    fn monitored(&self, took: Duration) {
+        self.monitored.observe(took.as_secs_f64());
+    }
+    fn looked_up(&self, operation: CloudOperation, result: &'static str) {
+        self.calls.with_label_values(&[operation.as_str(), result]).inc();
     }
     fn deleted(&self) {
         self.deletions.inc();
@@ -162,7 +172,7 @@ impl ServiceMetrics for Services {
 }
 
 pub(crate) struct Routes {
-    syncs: IntCounter,
+    syncs: IntCounterVec,
     routes: GaugeVec,
     changes: IntCounterVec,
     flapping: IntCounter,
@@ -179,7 +189,7 @@ impl Routes {
             }
         }
         Self {
-            syncs: registry.counter(ROUTE_SYNC),
+            syncs: registry.counters(ROUTE_SYNC),
             routes: registry.gauges(ROUTES),
             changes,
             flapping: registry.counter(ROUTE_FLAPPING),
@@ -190,8 +200,8 @@ impl Routes {
 }
 
 impl RouteMetrics for Routes {
-    fn sync(&self) {
-        self.syncs.inc();
+    fn synced(&self, outcome: SyncOutcome, trigger: SyncTrigger) {
+        self.syncs.with_label_values(&[outcome.as_str(), trigger.as_str()]).inc();
     }
     fn changed(&self, operation: &'static str) {
         self.changes.with_label_values(&[operation, result(true)]).inc();

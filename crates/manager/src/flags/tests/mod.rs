@@ -1,6 +1,7 @@
 //! Tests of every flag, its default and its error messages.
 
 mod documents;
+mod go_manager;
 mod manifests;
 mod parsing;
 mod programs;

@@ -39,8 +39,8 @@ const INVALID: &[(&str, &str)] = &[
         "--feature-gates=DeclarativeValidation=false",
         "cannot set feature gate DeclarativeValidation to false, feature is locked to true",
     ),
-    ("--version=v9.9.9", "version \"v9.9.9\" must match major/minor/patch of default version \"v1.35.0\""),
-    ("--version=v1.35.01", "version \"v1.35.01\" must match"),
+    ("--version=v9.9.9", "version \"v9.9.9\" must match major/minor/patch of default version \"v1.37.2\""),
+    ("--version=v1.37.21", "version \"v1.37.21\" must match"),
 ];
 
 /// Arguments that cannot be used, and the beginning of the message. Some messages continue with what is accepted.
@@ -60,6 +60,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["--zzz"], "unknown flag: --zzz; see 'cloud-controller-manager --help'"),
     (&["--explain", "false"], "\"cloud-controller-manager\" does not take any arguments, got [\"false\"]"),
     (&["--concurrent-node-syncs=0"], "concurrent-node-syncs must be a positive number"),
+    (&["--concurrent-node-lifecycle-syncs=0"], "concurrent-node-lifecycle-syncs must be at least 1, but got 0"),
+    (&["--concurrent-node-lifecycle-syncs=-3"], "concurrent-node-lifecycle-syncs must be at least 1, but got -3"),
     (
         &["--concurrent-node-syncs=0", "--node-deletion-guard-share=2"],
         "concurrent-node-syncs must be a positive number\nError: node-deletion-guard-share is 2, it must be between 0 and 1",

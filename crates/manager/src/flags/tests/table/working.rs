@@ -166,7 +166,7 @@ pub(super) const DEBUGGING: [Row; 4] = [
 ];
 
 /// Flags about the cloud, in section "Generic" of `--help`.
-pub(super) const CLOUD: [Row; 13] = [
+pub(super) const CLOUD: [Row; 12] = [
     row(
         "cloud-provider",
         "string",
@@ -234,17 +234,6 @@ pub(super) const CLOUD: [Row; 13] = [
         ),
     ),
     row(
-        "node-monitor-period",
-        "duration",
-        "5s",
-        &["--node-monitor-period=500ms"],
-        Both(
-            "/KubeCloudShared/NodeMonitorPeriod",
-            || json!("500ms"),
-            |config| config.options.lifecycle.monitor_period.as_millis() == 500,
-        ),
-    ),
-    row(
         "use-service-account-credentials",
         "bool",
         "false",
@@ -267,7 +256,29 @@ pub(super) const CLOUD: [Row; 13] = [
 ];
 
 /// Sections of the controllers in `--help`.
-pub(super) const CONTROLLERS: [Row; 3] = [
+pub(super) const CONTROLLERS: [Row; 5] = [
+    row(
+        "concurrent-node-lifecycle-syncs",
+        "int32",
+        "1",
+        &["--concurrent-node-lifecycle-syncs=3"],
+        Both(
+            "/NodeLifecycleController/ConcurrentNodeLifecycleSyncs",
+            || json!(3),
+            |config| config.options.lifecycle.concurrent_syncs == 3,
+        ),
+    ),
+    row(
+        "node-monitor-period",
+        "duration",
+        "5s",
+        &["--node-monitor-period=500ms"],
+        Both(
+            "/NodeLifecycleController/NodeMonitorPeriod",
+            || json!("500ms"),
+            |config| config.options.lifecycle.monitor_period.as_millis() == 500,
+        ),
+    ),
     row(
         "concurrent-node-syncs",
         "int32",
