@@ -10,7 +10,7 @@ use cloud_provider::names::{
 };
 use cloud_provider::{Node, Service, Taint};
 use controllers::options::ServiceOptions;
-use controllers::route::RouteCounts;
+use controllers::route::{RouteCounts, SyncOutcome, SyncTrigger};
 use http::Method;
 use jiff::Timestamp;
 use metrics::{ControllerRuns, Metrics};
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) held: bool,
     pub(crate) target_errors: u32,
     pub(crate) failed_routes: usize,
+    /// If set, the cloud refuses to list its routes.
+    pub(crate) routes_are_unread: bool,
     /// Load balancers of deleted Services.
     pub(crate) orphans: usize,
     /// Services that vanished and are held.
@@ -88,6 +90,7 @@ impl State {
             held: false,
             target_errors: 0,
             failed_routes: 0,
+            routes_are_unread: false,
             orphans: 0,
             vanished: 0,
             kubeconfig_changes: Vec::new(),
@@ -186,6 +189,8 @@ impl Replica {
         }
         let (services, routes) = (self.metrics.services(), self.metrics.routes());
         (0..state.target_errors).for_each(|_| services.node_sync_failed());
+        let outcome = if state.routes_are_unread { SyncOutcome::Error } else { SyncOutcome::Noop };
+        (0..6).for_each(|_| routes.synced(outcome, SyncTrigger::Periodic));
         let failed = state.failed_routes;
         routes.route_counts(RouteCounts { desired: 10, present: 10 - failed, foreign: 3, failed });
         self.fill_caches(state);

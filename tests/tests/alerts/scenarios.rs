@@ -281,4 +281,9 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         happens: |minute| while_wrong(minute, |state, _| state.failed_routes = 2),
         firing: &[(30, &[]), (40, &["CloudControllerManagerRoutesFail"]), (80, &[])],
     },
+    Scenario {
+        name: "routes_cannot_be_read",
+        happens: |minute| while_wrong(minute, |state, _| state.routes_are_unread = true),
+        firing: &[(30, &[]), (50, &["CloudControllerManagerRoutesUnread"]), (90, &[])],
+    },
 ];
