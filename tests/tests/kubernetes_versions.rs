@@ -64,8 +64,10 @@ fn pages_name_the_range() {
     for page in ["README.md", "docs/kubernetes-versions.md"] {
         assert!(file(page).contains(&format!("ccm-rs supports {range}")), "{page} does not say: {range}");
     }
-    let range = format!("Kubernetes are {} to {}", named(OLDEST), named(NEWEST));
-    assert!(file("docs/deploy.md").contains(&range), "docs/deploy.md does not say: {range}");
+    let range = format!("supported versions of Kubernetes are {} to {}", named(OLDEST), named(NEWEST));
+    for page in ["SECURITY.md", "docs/deploy.md"] {
+        assert!(file(page).contains(&range), "{page} does not say: {range}");
+    }
     assert!(file("docs/doctor.md").contains(&format!("it is older than {},", named(OLDEST))));
     let coming = file("docs/what-is-coming.md");
     assert!(coming.contains(&format!("It was written for Kubernetes {},", named(NEWEST))), "the page is out of date");
