@@ -58,6 +58,14 @@ real KUBECONFIG:
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
 
+# The scenarios on real software against the oldest supported Kubernetes, before a release; needs the test bed and Go.
+oldest:
+    .ci/kubernetes/versions v1.34.4
+
+# The same against every supported version; the rows are those of the table in docs/kubernetes-versions.md.
+kubernetes-versions:
+    .ci/kubernetes/versions v1.34.4 v1.35.4 v1.36.3 v1.37.2
+
 # The packaged manifest on the first Node of a cluster, with a real kubelet. As root; the binary is static.
 first-node BINARY="target/x86_64-unknown-linux-musl/release/cloud-controller-manager":
     cargo build -p hetzner-fake --example hetzner

@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn senders_are_programs_and_their_components() {
-        let system = "v1.36.3 (linux/amd64) kubernetes/0123456";
+        let system = "v1.37.2 (linux/amd64) kubernetes/0123456";
         assert_eq!(sender(&format!("kubectl/{system}")), "kubectl");
         assert_eq!(sender(&format!("ccm/{system}/node-controller")), "ccm/node-controller");
         assert_eq!(sender("curl/8.5.0"), "curl");

@@ -1,10 +1,9 @@
 //! Metrics of the build and its feature gates (MET-26).
 
+use runtime::kubernetes::NEWEST;
+
 use crate::samples::Samples;
 use crate::series::{BUILD_INFO, FEATURES, OWN_BUILD_INFO};
-
-/// Major and minor version of the Kubernetes API types that this project is built with.
-pub const KUBERNETES: (&str, &str) = ("1", "35");
 
 /// The build information of this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub struct Gate {
 
 impl Build {
     pub(crate) fn samples(&self, out: &mut Samples) {
-        let (major, minor) = KUBERNETES;
+        let (major, minor) = (&NEWEST.0.to_string(), &NEWEST.1.to_string());
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         let version = format!("v{major}.{minor}.0");
         let labels = [major, minor, &version, self.revision, "", "", "", "rustc", &platform];
@@ -51,18 +50,5 @@ fn architecture() -> &'static str {
 pub(crate) fn gate_samples(gates: &[Gate], out: &mut Samples) {
     for gate in gates {
         out.put_by(FEATURES, &[&gate.name, gate.stage], f64::from(u8::from(gate.enabled)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_of_kubernetes_is_that_of_the_types() {
-        let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")).unwrap();
-        let feature = format!("v{}_{}", KUBERNETES.0, KUBERNETES.1);
-        let line = manifest.lines().find(|line| line.starts_with("k8s-openapi"));
-        assert!(line.is_some_and(|line| line.contains(&feature)), "{line:?}");
     }
 }

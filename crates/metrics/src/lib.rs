@@ -56,7 +56,7 @@ use serving::health::Health;
 use serving::server::ServerMetrics;
 use serving::webhook::WebhookMetrics;
 
-pub use identity::{Build, Gate, KUBERNETES};
+pub use identity::{Build, Gate};
 pub use text::CONTENT_TYPE;
 
 use crate::census::{LoadBalancers, Uninitialized};

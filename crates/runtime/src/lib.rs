@@ -23,6 +23,7 @@
 //! | [`api_error`] | classification of API errors, and texts with the remedy |
 //! | [`writes`] | patches and deletes with preconditions |
 //! | [`go_duration`] | durations in Go's notation, as in flags and configuration files |
+//! | [`kubernetes`] | range of Kubernetes versions that are supported |
 //! | [`clock`] | wall-clock time that tests can set |
 //!
 //! A minimal controller: a cache feeds a queue, and workers process it.
@@ -65,6 +66,7 @@ pub mod clock;
 pub mod cluster;
 pub mod election;
 pub mod events;
+pub mod kubernetes;
 pub mod limiter;
 pub mod loops;
 pub mod node;

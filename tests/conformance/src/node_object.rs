@@ -32,7 +32,7 @@ pub fn registration(name: &str, images: usize, is_ready: bool) -> Value {
             "nodeInfo": {
                 "machineID": format!("{:032x}", hash(name)), "systemUUID": format!("{:032x}", hash(name)), "bootID": format!("{:032x}", !hash(name)),
                 "kernelVersion": "6.8.0-45-generic", "osImage": "Debian GNU/Linux 12 (bookworm)",
-                "containerRuntimeVersion": "containerd://2.1.4", "kubeletVersion": "v1.35.1", "kubeProxyVersion": "",
+                "containerRuntimeVersion": "containerd://2.1.4", "kubeletVersion": "v1.37.2", "kubeProxyVersion": "",
                 "operatingSystem": "linux", "architecture": "amd64",
             },
         },

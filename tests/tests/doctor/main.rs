@@ -138,7 +138,14 @@ async fn an_api_server_that_does_not_know_us_or_is_busy_is_told_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_version_warns() {
-    expect(&World::of_version("v1.27.4"), "api version", &["warn v1.27.4 is older than 1.29"]).await;
+    let remedy = "upgrade the cluster to 1.34 or later";
+    expect(&World::of_version("v1.33.4"), "api version", &["warn v1.33.4 is older than 1.34", remedy]).await;
+    expect(&World::of_version("v1.27.4"), "api version", &["warn v1.27.4 is older than 1.30", remedy]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_newer_than_the_tested_ones_is_fine_and_named() {
+    expect(&World::of_version("v1.38.0"), "api version", &["ok v1.38.0; newer than 1.37"]).await;
 }
 
 #[tokio::test(start_paused = true)]

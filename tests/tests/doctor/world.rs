@@ -52,7 +52,7 @@ pub(crate) struct World {
 impl World {
     /// Creates a healthy cluster: two Nodes with machines, a Service with its address, a leader.
     pub(crate) fn well() -> Self {
-        Self::of_version("v1.36.3")
+        Self::of_version("v1.37.2")
     }
 
     pub(crate) fn of_version(version: &str) -> Self {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
+use runtime::kubernetes::OLDEST;
 use serde_json::Value;
 
 use crate::documents::{deploy, parse};
@@ -44,8 +45,9 @@ impl Helm {
         }
         let mut command = Command::new(&self.program);
         command.args(["template", "cloud-controller-manager"]).arg(deploy().join("helm/ccm-rs"));
-        // Without --kube-version: helm that is built from source takes a very old one.
-        command.args(["--namespace", "kube-system"]);
+        // Helm's default depends on how helm was built; from source it is older than the chart accepts.
+        let (major, minor) = OLDEST;
+        command.args(["--namespace", "kube-system", "--kube-version", &format!("{major}.{minor}.0")]);
         command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
         for value in values {
             command.args(["--set", value]);

@@ -37,7 +37,7 @@ pub(super) fn node_object(machine: &Machine, now: Timestamp) -> Value {
             "nodeInfo": {
                 "machineID": machine.id, "systemUUID": machine.id, "bootID": machine.id,
                 "kernelVersion": "6.12.0-simulated", "osImage": "Simulated Linux",
-                "containerRuntimeVersion": "containerd://2.1.0", "kubeletVersion": "v1.36.3",
+                "containerRuntimeVersion": "containerd://2.1.0", "kubeletVersion": "v1.37.2",
                 "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
             },
             "images": (0..IMAGES).map(image).collect::<Vec<_>>(),

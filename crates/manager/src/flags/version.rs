@@ -6,9 +6,9 @@ use std::str::FromStr;
 use super::subcommand;
 use super::values::go_bool;
 
-/// Kubernetes version that this program is compatible with. It is reported where the Go program reports its own
+/// Newest Kubernetes version that this program supports. It is reported where the Go program reports its own
 /// version.
-pub const KUBERNETES_VERSION: &str = "v1.37.2";
+pub const KUBERNETES_VERSION: &str = "v1.37.0";
 
 /// The value of `--version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

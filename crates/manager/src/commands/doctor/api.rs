@@ -10,19 +10,16 @@ use kube::Client;
 use kube::client::Body;
 use runtime::client::Attempt;
 use runtime::clock::Clock;
+use runtime::kubernetes::{NEWEST, OLDEST, OLDEST_EXPECTED_TO_WORK};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::diagnosis::{Cause, Situation, explain, remedy_of};
 
-/// The oldest supported version. Older API servers drop `ipMode`, so that every sync would write the Service's status
-/// again.
-const OLDEST: (u32, u32) = (1, 29);
-
 /// The version and the time of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
-    /// Value of `gitVersion`, such as `v1.36.3`.
+    /// Value of `gitVersion`, such as `v1.37.2`.
     pub(super) text: String,
     pub(super) number: Option<(u32, u32)>,
     pub(super) took: Duration,
@@ -70,7 +67,7 @@ fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration 
     }
 }
 
-/// Returns the major and minor version: `v1.36.3-eks-1` is 1.36.
+/// Returns the major and minor version: `v1.37.2-eks-1` is 1.37.
 fn number(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim_start_matches('v').split('.');
     let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
@@ -90,21 +87,46 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
             "write https:// in the server's URL",
         ));
     }
+    findings.push(judge_version(version));
+    findings
+}
+
+/// Compares the version with the supported range. An unsupported version is never a failure: nothing in a cluster
+/// depends on a field that only some versions have.
+fn judge_version(version: &Version) -> Finding {
     let text = if version.text.is_empty() { "unknown" } else { &version.text };
-    findings.push(match version.number {
-        Some(number) if number >= OLDEST => Finding::ok("api version", text),
-        Some(_) => Finding::warning(
+    let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    match version.number {
+        Some(number) if number < OLDEST_EXPECTED_TO_WORK => Finding::warning(
             "api version",
-            format!("{text} is older than 1.{}, the oldest that is supported", OLDEST.1),
-            "upgrade the cluster",
+            format!(
+                "{text} is older than {}: the API server drops ipMode, so that Pods bypass load balancers with the \
+                 PROXY protocol, and each sync of such a Service writes its status again",
+                of(OLDEST_EXPECTED_TO_WORK)
+            ),
+            format!("upgrade the cluster to {} or later", of(OLDEST)),
         ),
+        Some(number) if number < OLDEST => Finding::warning(
+            "api version",
+            format!(
+                "{text} is older than {}, the oldest version that is supported; versions since {} are expected to \
+                 work, but are not tested",
+                of(OLDEST),
+                of(OLDEST_EXPECTED_TO_WORK)
+            ),
+            format!("upgrade the cluster to {} or later", of(OLDEST)),
+        ),
+        Some(number) if number > NEWEST => Finding::ok(
+            "api version",
+            format!("{text}; newer than {}, the newest version that this release is tested with", of(NEWEST)),
+        ),
+        Some(_) => Finding::ok("api version", text),
         None => Finding::warning(
             "api version",
             format!("{text:?} is not a version"),
             "check that this is a Kubernetes API server",
         ),
-    });
-    findings
+    }
 }
 
 /// Returns a warning for each candidate that was tried before the one in use, and failed (APP-175).
@@ -156,15 +178,21 @@ mod tests {
     #[test]
     fn versions_are_compared_by_number() {
         let situation = Situation::default();
-        for (text, severity) in [
-            ("v1.36.3", Severity::Ok),
-            ("v1.29.0-eks-abc", Severity::Ok),
-            ("v1.28.9", Severity::Warning),
-            ("v1.9.1", Severity::Warning),
-            ("v1.30+", Severity::Ok),
-            ("", Severity::Warning),
+        for (text, severity, part) in [
+            ("v1.37.2", Severity::Ok, "v1.37.2"),
+            ("v1.34.0-eks-abc", Severity::Ok, "v1.34.0-eks-abc"),
+            ("v1.34+", Severity::Ok, "v1.34+"),
+            ("v1.38.0-beta.0", Severity::Ok, "newer than 1.37, the newest version that this release is tested with"),
+            ("v2.0.0", Severity::Ok, "newer than 1.37"),
+            ("v1.33.9", Severity::Warning, "older than 1.34, the oldest version that is supported"),
+            ("v1.30.0", Severity::Warning, "versions since 1.30 are expected to work, but are not tested"),
+            ("v1.29.14", Severity::Warning, "drops ipMode"),
+            ("v1.9.1", Severity::Warning, "older than 1.30"),
+            ("", Severity::Warning, "not a version"),
         ] {
-            assert_eq!(judge(&version(text), &situation)[1].severity, severity, "{text}");
+            let finding = judge(&version(text), &situation).remove(1);
+            assert_eq!(finding.severity, severity, "{text}");
+            assert!(finding.text.contains(part), "{}", finding.text);
         }
     }
 
@@ -188,7 +216,7 @@ mod tests {
             ("", false),
         ] {
             let situation = Situation { server: server.to_owned(), ..Situation::default() };
-            let findings = judge(&version("v1.36.3"), &situation);
+            let findings = judge(&version("v1.37.2"), &situation);
             assert_eq!(findings.iter().any(|it| it.check == "api transport"), is_warned, "{server}");
         }
     }

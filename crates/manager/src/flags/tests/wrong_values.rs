@@ -39,8 +39,8 @@ const INVALID: &[(&str, &str)] = &[
         "--feature-gates=DeclarativeValidation=false",
         "cannot set feature gate DeclarativeValidation to false, feature is locked to true",
     ),
-    ("--version=v9.9.9", "version \"v9.9.9\" must match major/minor/patch of default version \"v1.37.2\""),
-    ("--version=v1.37.21", "version \"v1.37.21\" must match"),
+    ("--version=v9.9.9", "version \"v9.9.9\" must match major/minor/patch of default version \"v1.37.0\""),
+    ("--version=v1.37.01", "version \"v1.37.01\" must match"),
 ];
 
 /// Arguments that cannot be used, and the beginning of the message. Some messages continue with what is accepted.

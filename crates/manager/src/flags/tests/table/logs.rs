@@ -9,8 +9,8 @@ pub(super) const GLOBAL: [Row; 10] = [
         "version",
         "version",
         "false",
-        &["--version=v1.37.2-acme.1"],
-        Opt(|config| config.client_options.user_agent.version == "v1.37.2-acme.1"),
+        &["--version=v1.37.0-acme.1"],
+        Opt(|config| config.client_options.user_agent.version == "v1.37.0-acme.1"),
     ),
     row("v", "int32", "0", &["-v", "4"], Opt(|config| config.logging.verbosity == 4)),
     row(
