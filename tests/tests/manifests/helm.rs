@@ -1,12 +1,13 @@
 //! Rendering of the Helm chart.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tempfile::TempDir;
 
 use crate::documents::{deploy, parse};
 
@@ -58,8 +59,49 @@ impl Helm {
         Ok(text)
     }
 
+    /// Returns the output of `helm template` of a chart for these values, as in a values file, or its error.
+    pub(crate) fn rendered(&self, chart: &Path, values: &Map<String, Value>) -> Result<String> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("values.yaml");
+        std::fs::write(&file, serde_json::to_string(values)?)?;
+        let mut command = Command::new(&self.program);
+        command.args(["template", "ccm"]).arg(chart).args(["--namespace", "kube-system"]);
+        if values.get("image").is_none() {
+            command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
+        }
+        let output = command.arg("--values").arg(file).output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{complaint}");
+        // Helm only warns of a value whose type is not that of its default, and may ignore the value.
+        ensure!(!complaint.contains("warning"), "{complaint}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Returns a folder that holds the packaged chart, and the path of the package.
+    pub(crate) fn package(&self) -> Result<Package> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(&self.program);
+        command.arg("package").arg(deploy().join("helm/ccm-rs")).arg("--destination").arg(folder.path());
+        let output = command.output()?;
+        ensure!(output.status.success(), "helm package: {}", String::from_utf8_lossy(&output.stderr));
+        let entry = std::fs::read_dir(folder.path())?.next().context("helm package made nothing")?;
+        Ok(Package { path: entry?.path(), _folder: folder })
+    }
+
     /// Renders the chart, and returns its documents.
     pub(crate) fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         parse(&self.text(values)?).with_context(|| format!("what helm makes of {values:?}"))
+    }
+}
+
+/// A packaged chart in a folder of its own, which is removed with it.
+pub(crate) struct Package {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Package {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
