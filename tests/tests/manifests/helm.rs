@@ -77,6 +77,27 @@ impl Helm {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Returns the text that `helm install` prints. Helm shows it with a cluster only, so a copy of the chart has the text
+    /// as a template of its own.
+    pub(crate) fn notes(&self, values: &Map<String, Value>) -> Result<String> {
+        let folder = tempfile::tempdir()?;
+        let chart = folder.path().join("ccm-rs");
+        let copied = Command::new("cp").arg("-R").arg(deploy().join("helm/ccm-rs")).arg(&chart).status()?;
+        ensure!(copied.success(), "cp -R: {copied}");
+        let notes = chart.join("templates/NOTES.txt");
+        let text = std::fs::read_to_string(&notes)?;
+        std::fs::remove_file(&notes)?;
+        std::fs::write(
+            chart.join("templates/_notes.tpl"),
+            format!("{{{{- define \"notes\" -}}}}\n{text}{{{{- end }}}}\n"),
+        )?;
+        let document = "kind: Notes\ntext: {{ include \"notes\" . | quote }}\n";
+        std::fs::write(chart.join("templates/notes.yaml"), document)?;
+        let documents = parse(&self.rendered(&chart, values)?)?;
+        let notes = documents.iter().find(|document| document["kind"] == "Notes").context("no notes")?;
+        Ok(notes["text"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// Returns a folder that holds the packaged chart, and the path of the package.
     pub(crate) fn package(&self) -> Result<Package> {
         let folder = tempfile::tempdir()?;

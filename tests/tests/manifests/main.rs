@@ -95,6 +95,7 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         pods::the_chart_runs_the_controllers_that_are_switched_on,
         pods::the_chart_refuses_what_cannot_work,
         presets::each_cloud_installs_from_the_package_with_two_values,
+        presets::the_notes_say_how_to_see_that_it_works_and_how_to_uninstall,
         presets::values_files_have_the_effect_that_the_table_says,
         runbooks::the_chart_puts_the_base_of_the_runbooks_into_each_alert,
     );

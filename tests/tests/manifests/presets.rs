@@ -137,6 +137,35 @@ pub(crate) fn each_cloud_installs_from_the_package_with_two_values(helm: &Helm) 
     Ok(())
 }
 
+pub(crate) fn the_notes_say_how_to_see_that_it_works_and_how_to_uninstall(helm: &Helm) -> Result<()> {
+    for (name, preset) in presets()? {
+        let notes = helm.notes(&enough(&name, &preset)).with_context(|| name.clone())?;
+        let doctor = format!("-- /cloud-controller-manager doctor --cloud-provider={name}");
+        for part in [&doctor, &preset.title, "rollout status", "BEFORE YOU UNINSTALL", "spec.type=LoadBalancer"] {
+            ensure!(notes.contains(part), "{name}: the notes lack {part:?}:\n{notes}");
+        }
+        // Without a cluster nobody knows what is missing.
+        ensure!(!notes.contains("WHAT IS MISSING"), "{name}:\n{notes}");
+    }
+    let simulated = |more: Value| {
+        let mut values = Map::from_iter([("provider".to_owned(), json!("simulated"))]);
+        values.extend(more.as_object().cloned().unwrap_or_default());
+        helm.notes(&values)
+    };
+    for (values, part) in [
+        (json!({"clusterCIDR": "10.244.0.0/16"}), "routes        for the Pods in 10.244.0.0/16"),
+        (json!({"controllers": {"route": false}}), "none: controllers.route is false"),
+        (json!({"tolerations": [{"key": "a", "operator": "Exists"}]}), "tolerations lack node.cloudprovider"),
+        (json!({"serviceMonitor": {"enabled": true}}), "metrics.scrapers is empty"),
+        (json!({"prometheusRule": {"enabled": true}}), "prometheusRule.runbookUrl is empty"),
+        (json!({"cloudConfig": {"configMapName": "c"}}), "/etc/cloud/cloud.conf, from ConfigMap c"),
+    ] {
+        let notes = simulated(values.clone())?;
+        ensure!(notes.contains(part), "{values}: the notes lack {part:?}:\n{notes}");
+    }
+    Ok(())
+}
+
 /// A values file, and what the chart makes of it. See chart.yaml.
 #[derive(Deserialize)]
 struct Case {

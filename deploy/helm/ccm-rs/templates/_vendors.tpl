@@ -11,6 +11,31 @@
 {{- $_ := set $values "secret" (.name | default "") -}}
 {{- end -}}
 {{- end -}}
+{{- with $values.secretRef -}}
+{{- if or (ne (.apiTokenRef | default "apiToken") "apiToken") (ne (.regionRef | default "region") "region") -}}
+{{- fail "secretRef: the keys of the Secret are apiToken and region; other names are not supported" -}}
+{{- end -}}
+{{- if not $values.secret -}}{{- $_ := set $values "secret" (.name | default "") -}}{{- end -}}
+{{- end -}}
+{{- with $values.cluster -}}{{- with .name -}}{{- $_ := set $values "clusterName" . -}}{{- end -}}{{- end -}}
+{{- if not (kindIs "invalid" $values.logVerbosityLevel) -}}{{- $_ := set $values "verbosity" $values.logVerbosityLevel -}}{{- end -}}
+{{- if $values.enabledControllers -}}
+{{- $names := dict "cloud-node" "node" "cloud-node-lifecycle" "nodeLifecycle" "route" "route" "service" "service" -}}
+{{- range $theirs, $ours := $names -}}
+{{- $_ := set $values.controllers $ours (or (has $theirs $values.enabledControllers) (has "*" $values.enabledControllers)) -}}
+{{- end -}}
+{{- range $name := $values.enabledControllers -}}
+{{- if hasPrefix "-" $name -}}
+{{- if not (hasKey $names (trimPrefix "-" $name)) -}}{{- fail (printf "enabledControllers: %q is unknown; known are %s" $name (join ", " (keys $names | sortAlpha))) -}}{{- end -}}
+{{- $_ := set $values.controllers (index $names (trimPrefix "-" $name)) false -}}
+{{- else if not (or (eq $name "*") (hasKey $names $name)) -}}
+{{- fail (printf "enabledControllers: %q is unknown; known are *, %s" $name (join ", " (keys $names | sortAlpha))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.networking -}}
+{{- if and .enabled (not $values.clusterCIDR) -}}{{- $_ := set $values "clusterCIDR" (.clusterCIDR | default "10.244.0.0/16") -}}{{- end -}}
+{{- end -}}
 {{- with $values.replicaCount -}}{{- $_ := set $values "replicas" . -}}{{- end -}}
 {{- with $values.serviceAccountName -}}{{- $_ := set $values.serviceAccount "name" . -}}{{- end -}}
 {{- $pulls := list -}}
@@ -30,6 +55,12 @@
 {{- range $those -}}{{- $env = append $env . -}}{{- end -}}
 {{- end -}}
 {{- end -}}
+{{- with $values.networking -}}
+{{- if and .enabled .network -}}{{- $env = append $env (merge (dict "name" "HCLOUD_NETWORK") .network) -}}{{- end -}}
+{{- end -}}
+{{- with $values.robot -}}
+{{- if .enabled -}}{{- $env = append $env (dict "name" "ROBOT_ENABLED" "value" "true") -}}{{- end -}}
+{{- end -}}
 {{- $_ := set $values "extraEnv" $env -}}
 {{- $_ := set $values "extraEnvFrom" (concat ($values.extraEnvFrom | default list) ($values.envFrom | default list)) -}}
 {{- $_ := set $values "extraVolumes" (concat ($values.extraVolumes | default list) ($values.volumes | default list)) -}}
@@ -42,30 +73,24 @@ allowUnauthorizedMetrics: set metrics.plain.enabled=true, which opens a listener
 apiToken: a credential in the values is stored in the release; create a Secret with the key apiToken and set secret to its name
 cloudControllerManager: its settings are values of their own in this chart, such as clusterCIDR, replicas and tolerations
 cloudNodeManager: cloud-node-manager is another program; this chart installs the cloud controller manager alone
-cluster: set clusterName
 clusterRoleName: the chart names its roles after the value name; for rules of your own set rbac.extraRules
 clusterRoleRules: the chart grants what the controllers need; set rbac.extraRules for further rules
 commonAnnotations: the chart has podAnnotations, serviceAccount.annotations and webhook.annotations
 containerSecurityContext: set securityContext, which is that of the container
 controllerExtraArgs: set extraArgs
-enabledControllers: set controllers.node, controllers.nodeLifecycle, controllers.service and controllers.route
 extraInitContainers: the chart has no init containers; the program waits for the API server itself
 fullnameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
 infra: set clusterName
 k8sServiceHost: set apiServer.host
 k8sServicePort: set apiServer.port
-logVerbosityLevel: set verbosity
 monitoring: the secure port always has metrics; set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
 nameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
-networking: set clusterCIDR, and put the key network into the Secret
 nodeBalancerTags: set extraArgs.nodebalancer-tags
 podMonitor: set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
 region: put the key region into the Secret, or set env.LINODE_REGION
-robot: set env.ROBOT_ENABLED="true", and put the keys robot-user and robot-password into the Secret
 roleBindingName: the chart names its roles after the value name
 roleName: the chart names its roles after the value name
 routeController: set clusterCIDR
-secretRef: set secret to the name of the Secret, which has the keys apiToken and region
 selectorLabels: the labels of the selector are fixed, because Kubernetes refuses their change
 sharedIPLoadBalancing: set the flags in extraArgs, such as extraArgs.load-balancer-type
 strategy: the chart chooses it, because two replicas on one node would need the same ports
