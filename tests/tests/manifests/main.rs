@@ -84,6 +84,7 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         series::each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence,
         pods::only_the_example_needs_the_simulated_cloud,
         presets::the_chart_has_a_preset_for_each_provider,
+        readme::the_schema_and_the_values_of_the_chart_have_the_same_names,
         readme::the_readme_of_the_chart_has_each_value_and_each_cloud,
         runbooks::each_alert_has_a_runbook_and_each_runbook_an_alert,
     );

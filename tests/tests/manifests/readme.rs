@@ -114,6 +114,32 @@ fn clouds_table() -> Result<String> {
     Ok(out)
 }
 
+/// Checks that values.yaml has each value that the schema accepts, and the schema each one of values.yaml. Names that the
+/// chart refuses with a hint, and `global` of Helm, are no values.
+pub(crate) fn the_schema_and_the_values_of_the_chart_have_the_same_names() -> Result<()> {
+    let chart = deploy().join("helm/ccm-rs");
+    let text = std::fs::read_to_string(chart.join("values.yaml"))?;
+    let values: Value = serde_saphyr::from_str(&text)?;
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(chart.join("values.schema.json"))?)?;
+    let of_chart = schema["properties"].as_object().context("no properties")?;
+    for (name, property) in of_chart {
+        let refused =
+            property["description"].as_str().is_some_and(|text| text.starts_with("Not a value of this chart"));
+        let expected = !refused && name != "global";
+        ensure!(values.get(name).is_some() == expected, "{name} is in values.yaml: {}", !expected);
+    }
+    for entry in entries(&text) {
+        let (Entry::Documented { path, .. } | Entry::Bare { path }) = entry else { continue };
+        let mut at = &schema;
+        for key in path.split('.') {
+            // Objects that are those of Kubernetes have any keys.
+            let Some(properties) = at["properties"].as_object() else { break };
+            at = properties.get(key).with_context(|| format!("values.schema.json lacks {path}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns a page with a table between its markers replaced.
 fn replaced(page: &str, name: &str, source: &str, table: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- {name} begins: generated from {source} -->\n"), format!("<!-- {name} ends -->"));

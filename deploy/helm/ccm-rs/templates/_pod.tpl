@@ -5,6 +5,12 @@
 {{- if .Values.controllers.service }}{{ $controllers = append $controllers "service-lb-controller" }}{{ end }}
 {{- if include "ccm.routes" . }}{{ $controllers = append $controllers "node-route-controller" }}{{ end }}
 {{- if .Values.controllers.volume }}{{ $controllers = append $controllers "persistent-volume-label-controller" }}{{ end }}
+{{- $doubled := dict "cloud-config" (list (include "ccm.cloudConfig" .) "the configuration file of secret and cloudConfig") "tls-cert-file" (list .Values.tls.secretName "tls.secretName") "tls-private-key-file" (list .Values.tls.secretName "tls.secretName") "webhook-secure-port" (list (include "ccm.webhooks" .) "webhook.port") }}
+{{- range $flag, $own := $doubled }}
+{{- if and (first $own) (hasKey $.Values.extraArgs $flag) }}
+{{- fail (printf "args: --%s and %s set the same thing; remove one of them" $flag (last $own)) }}
+{{- end }}
+{{- end }}
 {{- if not $controllers }}{{ fail "controllers: all of them are off, so there is nothing to install; turn one on" }}{{ end }}
 - --cloud-provider={{ .Values.cloudProvider }}
 {{- if include "ccm.cloudConfig" . }}
@@ -342,5 +348,5 @@ spec:
 
 {{- /* What `doctor` needs to know of the configuration. */ -}}
 {{- define "ccm.doctorFlags" -}}
---cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfig" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ end }}
+--cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfig" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ else if hasKey .Values.extraArgs "cloud-config" }} --cloud-config={{ index .Values.extraArgs "cloud-config" }}{{ end }}
 {{- end }}
