@@ -40,7 +40,7 @@ advisories:
 
 # The chart, the manifests and the alerts; helm must be there.
 manifests:
-    helm lint --strict deploy/helm/ccm-rs --set cloudProvider=simulated,image.repository=registry.example.com/ccm
+    helm lint --strict deploy/helm/ccm-rs --set provider=hcloud,secret=hcloud,image.repository=registry.example.com/ccm
     deploy/render --check
     cargo test -p ccm-tests --test manifests
     deploy/alerts/test.sh

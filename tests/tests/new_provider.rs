@@ -76,7 +76,7 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
         ("README.md", "| CloudNine | `cloud-nine` | | [its page](docs/providers/cloud-nine.md) |"),
         ("ARCHITECTURE.md", "| `providers/cloud-nine` | CloudNine: "),
         ("docs/providers/cloud-nine.md", "`service.beta.kubernetes.io/cloud-nine-load-balancer-plan`"),
-        ("deploy/manifests/values/cloud-nine.yaml", "cloudProvider: cloud-nine\n"),
+        ("deploy/helm/ccm-rs/presets/cloud-nine.yaml", "page: docs/providers/cloud-nine.md\n"),
     ] {
         assert!(std::fs::read_to_string(root.join(file)).expect(file).contains(line), "{file} without {line}");
     }

@@ -25,8 +25,11 @@ mod image;
 #[path = "../kube_apiserver/kubelets.rs"]
 mod kubelets;
 mod pods;
+mod presets;
 mod proof;
+mod readme;
 mod rules;
+mod runbooks;
 mod series;
 
 use std::process::ExitCode;
@@ -80,6 +83,10 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         series::every_series_of_the_dashboard_exists,
         series::each_note_of_the_dashboard_and_of_the_alerts_is_a_sentence,
         pods::only_the_example_needs_the_simulated_cloud,
+        presets::the_chart_has_a_preset_for_each_provider,
+        readme::the_schema_and_the_values_of_the_chart_have_the_same_names,
+        readme::the_readme_of_the_chart_has_each_value_and_each_cloud,
+        runbooks::each_alert_has_a_runbook_and_each_runbook_an_alert,
     );
     let with_helm = named!(
         with_helm,
@@ -88,6 +95,10 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         pods::the_chart_makes_pods_that_start,
         pods::the_chart_runs_the_controllers_that_are_switched_on,
         pods::the_chart_refuses_what_cannot_work,
+        presets::each_cloud_installs_from_the_package_with_two_values,
+        presets::the_notes_say_how_to_see_that_it_works_and_how_to_uninstall,
+        presets::values_files_have_the_effect_that_the_table_says,
+        runbooks::the_chart_puts_the_base_of_the_runbooks_into_each_alert,
     );
     let with_cluster = named!(
         with_cluster,

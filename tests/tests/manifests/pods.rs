@@ -31,7 +31,7 @@ const PLAIN: &[&str] = &[
 ];
 
 /// Returns the Pods that are in these documents: the workload's title, and the Pod or its template.
-fn pods(documents: &[Value]) -> Vec<(String, &Value, &Value)> {
+pub(crate) fn pods(documents: &[Value]) -> Vec<(String, &Value, &Value)> {
     let pods = documents.iter().filter_map(|document| match document["kind"].as_str()? {
         "Pod" => Some((title(document), document, document)),
         "DaemonSet" | "Deployment" => Some((title(document), document, &document["spec"]["template"])),
@@ -115,7 +115,7 @@ fn strategy(name: &str, workload: &Value) -> Result<()> {
 }
 
 /// Returns the arguments, as the program reads them.
-fn parse(name: &str, pod: &Value) -> Result<Flags> {
+pub(crate) fn parse(name: &str, pod: &Value) -> Result<Flags> {
     let arguments =
         pod["spec"]["containers"][0]["args"].as_array().with_context(|| format!("{name} has no arguments"))?;
     let words = arguments.iter().map(|word| word.as_str().unwrap_or_default().into());
@@ -139,7 +139,7 @@ pub(crate) fn the_arguments_of_the_plain_pods_are_flags_of_this_program() -> Res
 
 /// Checks that no Pod waits for anything that this program sets or that needs it first (DEP-43): fields of the Node, the
 /// cluster's DNS, the Pod network, and volumes of the cloud.
-fn waits_for_nothing(name: &str, pod: &Value) -> Result<()> {
+pub(crate) fn waits_for_nothing(name: &str, pod: &Value) -> Result<()> {
     let spec = &pod["spec"];
     let containers =
         ["containers", "initContainers"].into_iter().flat_map(|kind| spec[kind].as_array().into_iter().flatten());
@@ -176,23 +176,26 @@ const NO_CREDENTIALS: [&str; 6] = [
 /// Checks that no credential reaches a process as an environment variable: child processes and core dumps carry
 /// the environment, and a variable changes only with a restart.
 pub(crate) fn plain_pods_get_credentials_as_files() -> Result<()> {
-    for (name, _, pod) in pods(&read(PLAIN)?) {
-        let container = &pod["spec"]["containers"][0];
-        ensure!(container["envFrom"].is_null(), "{name}: envFrom makes every key of a Secret a variable");
-        let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
-        for variable in container["env"].as_array().into_iter().flatten() {
-            let key = variable["name"].as_str().with_context(|| format!("{name}: a variable without a name"))?;
-            let from_secret = !variable["valueFrom"]["secretKeyRef"].is_null();
-            ensure!(!from_secret || NO_CREDENTIALS.contains(&key), "{name}: {key} is a credential; use {key}_FILE");
-            if key.ends_with("_FILE") {
-                let path = variable["value"].as_str().unwrap_or_default();
-                let mounted = mounts.iter().any(|mount| {
-                    mount["mountPath"].as_str().is_some_and(|at| path.starts_with(&format!("{at}/")))
-                        && mount["readOnly"] == true
-                        && mount["subPath"].is_null()
-                });
-                ensure!(mounted, "{name}: {key} names {path:?}, which is in no directory that is mounted read-only");
-            }
+    pods(&read(PLAIN)?).into_iter().try_for_each(|(name, _, pod)| credentials_are_files(&name, pod))
+}
+
+/// Checks that the variables of a Pod hold no credential, and that those with a path lead to a mounted file.
+pub(crate) fn credentials_are_files(name: &str, pod: &Value) -> Result<()> {
+    let container = &pod["spec"]["containers"][0];
+    ensure!(container["envFrom"].is_null(), "{name}: envFrom makes every key of a Secret a variable");
+    let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let key = variable["name"].as_str().with_context(|| format!("{name}: a variable without a name"))?;
+        let from_secret = !variable["valueFrom"]["secretKeyRef"].is_null();
+        ensure!(!from_secret || NO_CREDENTIALS.contains(&key), "{name}: {key} is a credential; use {key}_FILE");
+        if key.ends_with("_FILE") {
+            let path = variable["value"].as_str().unwrap_or_default();
+            let mounted = mounts.iter().any(|mount| {
+                mount["mountPath"].as_str().is_some_and(|at| path.starts_with(&format!("{at}/")))
+                    && mount["readOnly"] == true
+                    && mount["subPath"].is_null()
+            });
+            ensure!(mounted, "{name}: {key} names {path:?}, which is in no directory that is mounted read-only");
         }
     }
     Ok(())
@@ -276,26 +279,27 @@ pub(crate) fn the_chart_runs_the_controllers_that_are_switched_on(helm: &Helm) -
 
 pub(crate) fn the_chart_refuses_what_cannot_work(helm: &Helm) -> Result<()> {
     for (values, said) in [
-        (&[][..], "cloudProvider"),
+        (&[][..], "provider is required"),
+        (&["provider=external"][..], "provider"),
         (&["cloudProvider=external"][..], "cloudProvider"),
-        (&["cloudProvider=x", "image.repository="][..], "image.repository is required"),
-        (&["cloudProvider=x", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
-        (&["cloudProvider=x", "kind=Deployment", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
+        (&["provider=simulated", "image.repository="][..], "image.repository is required"),
+        (&["provider=simulated", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
+        (&["provider=simulated", "kind=Deployment", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
         (
             &[
-                "cloudProvider=x",
+                "provider=simulated",
                 "controllers.node=false",
                 "controllers.nodeLifecycle=false",
                 "controllers.service=false",
             ][..],
             "controllers",
         ),
-        (&["cloudProvider=x", "auth.enabled=false", "serviceMonitor.enabled=true"][..], "metrics"),
-        (&["cloudProvider=x", "bindAddress=127.0.0.1", "serviceMonitor.enabled=true"][..], "bindAddress"),
-        (&["cloudProvider=x", "controlers.node=false"][..], "controlers"),
-        (&["cloudProvider=x", "clusterCIDR=10.0.0.0"][..], "clusterCIDR"),
-        (&["cloudProvider=x", "apiServer.nodeAddress=true"][..], "apiServer.nodeAddress was removed"),
-        (&["cloudProvider=x", "apiServer.candidates[0]=http://127.0.0.1:8080"][..], "candidates"),
+        (&["provider=simulated", "auth.enabled=false", "serviceMonitor.enabled=true"][..], "metrics"),
+        (&["provider=simulated", "bindAddress=127.0.0.1", "serviceMonitor.enabled=true"][..], "bindAddress"),
+        (&["provider=simulated", "controlers.node=false"][..], "controlers"),
+        (&["provider=simulated", "clusterCIDR=10.0.0.0"][..], "clusterCIDR"),
+        (&["provider=simulated", "apiServer.nodeAddress=true"][..], "apiServer.nodeAddress was removed"),
+        (&["provider=simulated", "apiServer.candidates[0]=http://127.0.0.1:8080"][..], "candidates"),
     ] {
         let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
         let Err(error) = helm.text(&values) else { anyhow::bail!("{values:?} was taken") };

@@ -24,13 +24,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- /* "true" if the route controller runs. */ -}}
 {{- define "ccm.routes" -}}
-{{- if and .Values.controllers.route .Values.clusterCIDR }}true{{ end }}
+{{- /* The preset, which asks, may switch the controller off: before that the switch is null. */ -}}
+{{- if and (ne (toString .Values.controllers.route) "false") .Values.clusterCIDR }}true{{ end }}
 {{- end }}
 
-{{- define "ccm.cloudConfigSecret" -}}
-{{- if .Values.cloudConfig.secretName }}{{ .Values.cloudConfig.secretName }}
-{{- else if .Values.cloudConfig.content }}{{ .Values.name }}-cloud-config
+{{- /* Name of the Secret, or of the ConfigMap, with the configuration file; empty if there is none. */ -}}
+{{- define "ccm.cloudConfig" -}}
+{{- $own := .Values.cloudConfig }}
+{{- if and $own.configMapName $own.content }}
+{{- fail "cloudConfig.configMapName and cloudConfig.content: there is one configuration file; set one of them" }}
 {{- end }}
+{{- if $own.configMapName }}{{ $own.configMapName }}
+{{- else if $own.secretName }}{{ $own.secretName }}
+{{- else if $own.content }}{{ .Values.name }}-cloud-config
+{{- end }}
+{{- end }}
+
+{{- define "ccm.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default .Values.name }}
 {{- end }}
 
 {{- /* The webhooks that are served, as --webhooks names them. */ -}}
@@ -107,7 +118,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* Whom the manager's roles are bound to. */ -}}
 {{- define "ccm.subjects" -}}
 - kind: ServiceAccount
-  name: {{ .Values.name }}
+  name: {{ include "ccm.serviceAccount" . }}
   namespace: {{ .Release.Namespace }}
 {{- with .Values.rbac.extraSubjects }}
 {{ toYaml . }}

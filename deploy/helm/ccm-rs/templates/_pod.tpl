@@ -5,9 +5,15 @@
 {{- if .Values.controllers.service }}{{ $controllers = append $controllers "service-lb-controller" }}{{ end }}
 {{- if include "ccm.routes" . }}{{ $controllers = append $controllers "node-route-controller" }}{{ end }}
 {{- if .Values.controllers.volume }}{{ $controllers = append $controllers "persistent-volume-label-controller" }}{{ end }}
+{{- $doubled := dict "cloud-config" (list (include "ccm.cloudConfig" .) "the configuration file of secret and cloudConfig") "tls-cert-file" (list .Values.tls.secretName "tls.secretName") "tls-private-key-file" (list .Values.tls.secretName "tls.secretName") "webhook-secure-port" (list (include "ccm.webhooks" .) "webhook.port") }}
+{{- range $flag, $own := $doubled }}
+{{- if and (first $own) (hasKey $.Values.extraArgs $flag) }}
+{{- fail (printf "args: --%s and %s set the same thing; remove one of them" $flag (last $own)) }}
+{{- end }}
+{{- end }}
 {{- if not $controllers }}{{ fail "controllers: all of them are off, so there is nothing to install; turn one on" }}{{ end }}
-- --cloud-provider={{ required "cloudProvider: name the cloud, as --cloud-provider does" .Values.cloudProvider }}
-{{- if include "ccm.cloudConfigSecret" . }}
+- --cloud-provider={{ .Values.cloudProvider }}
+{{- if include "ccm.cloudConfig" . }}
 - --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}
 {{- end }}
 {{- if .Values.allowUntaggedCloud }}
@@ -75,17 +81,20 @@
 {{- range $flag, $value := .Values.extraArgs }}
 {{- if kindIs "slice" $value }}
 {{- range $value }}
-- {{ printf "--%s=%v" $flag . | quote }}
+- {{ printf "--%s=%s" $flag (include "ccm.text" .) | quote }}
 {{- end }}
-{{- else if kindIs "float64" $value }}
-- {{ printf "--%s=%s" $flag (toString $value) | quote }}
+{{- else if eq (toString $value) "" }}
+- --{{ $flag }}
 {{- else }}
-- {{ printf "--%s=%v" $flag $value | quote }}
+- {{ printf "--%s=%s" $flag (include "ccm.text" $value) | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "ccm.tolerations" -}}
+{{- if kindIs "slice" .Values.tolerations }}
+{{- toYaml .Values.tolerations }}
+{{- else }}
 {{- if eq .Values.tolerations.style "any" -}}
 # All of them: a CNI may add taints of its own that go only after this has set the Node's addresses.
 - operator: Exists
@@ -118,6 +127,31 @@
 {{- with .Values.tolerations.extra }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+{{- with .Values.additionalTolerations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* A security context with the fields of a value over the chart's. */ -}}
+{{- define "ccm.securityContext" -}}
+{{- if .own }}{{ mergeOverwrite (.chart | fromYaml) .own | toYaml }}{{ else }}{{ .chart }}{{ end }}
+{{- end }}
+
+{{- define "ccm.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "ccm.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
 {{- end }}
 
 {{- define "ccm.affinity" -}}
@@ -180,7 +214,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ .Values.name }}
+  serviceAccountName: {{ include "ccm.serviceAccount" . }}
   automountServiceAccountToken: true
   {{- with .Values.image.pullSecrets }}
   imagePullSecrets:
@@ -207,12 +241,7 @@ spec:
   tolerations:
     {{- include "ccm.tolerations" . | nindent 4 }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "ccm.securityContext" (dict "chart" (include "ccm.podSecurityContext" .) "own" .Values.podSecurityContext) | nindent 4 }}
   containers:
     - name: cloud-controller-manager
       image: {{ include "ccm.image" . | quote }}
@@ -263,13 +292,10 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities:
-          drop: [ALL]
-      {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumeMounts }}
+        {{- include "ccm.securityContext" (dict "chart" (include "ccm.containerSecurityContext" .) "own" .Values.securityContext) | nindent 8 }}
+      {{- if or (include "ccm.cloudConfig" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumeMounts }}
       volumeMounts:
-        {{- if include "ccm.cloudConfigSecret" . }}
+        {{- if include "ccm.cloudConfig" . }}
         - name: cloud-config
           mountPath: /etc/cloud
           readOnly: true
@@ -288,14 +314,19 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
-  {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumes }}
+  {{- if or (include "ccm.cloudConfig" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumes }}
   volumes:
-    {{- with include "ccm.cloudConfigSecret" . }}
+    {{- with include "ccm.cloudConfig" . }}
     # A directory, not a subPath: only so a changed Secret reaches the process.
     - name: cloud-config
+      {{- if $.Values.cloudConfig.configMapName }}
+      configMap:
+        name: {{ . }}
+      {{- else }}
       secret:
         secretName: {{ . }}
         defaultMode: 288 # 0440
+      {{- end }}
     {{- end }}
     {{- with .Values.tls.secretName }}
     - name: tls
@@ -317,5 +348,5 @@ spec:
 
 {{- /* What `doctor` needs to know of the configuration. */ -}}
 {{- define "ccm.doctorFlags" -}}
---cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfigSecret" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ end }}
+--cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfig" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ else if hasKey .Values.extraArgs "cloud-config" }} --cloud-config={{ index .Values.extraArgs "cloud-config" }}{{ end }}
 {{- end }}

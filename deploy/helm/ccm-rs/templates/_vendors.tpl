@@ -1,0 +1,208 @@
+{{- /* Names of values and flags that people know from the charts of vendors. */ -}}
+
+{{- /* Resolves other names of values that mean the same. */ -}}
+{{- define "ccm.resolveNames" -}}
+{{- $values := .Values -}}
+{{- with $values.secret -}}
+{{- if kindIs "map" . -}}
+{{- if .create -}}
+{{- fail "secret.create: this chart creates no Secret from values; create it with kubectl and set secret to its name, or set cloudConfig.content for a first try" -}}
+{{- end -}}
+{{- $_ := set $values "secret" (.name | default "") -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.secretRef -}}
+{{- if or (ne (.apiTokenRef | default "apiToken") "apiToken") (ne (.regionRef | default "region") "region") -}}
+{{- fail "secretRef: the keys of the Secret are apiToken and region; other names are not supported" -}}
+{{- end -}}
+{{- if not $values.secret -}}{{- $_ := set $values "secret" (.name | default "") -}}{{- end -}}
+{{- end -}}
+{{- with $values.cluster -}}{{- with .name -}}{{- $_ := set $values "clusterName" . -}}{{- end -}}{{- end -}}
+{{- if not (kindIs "invalid" $values.logVerbosityLevel) -}}{{- $_ := set $values "verbosity" $values.logVerbosityLevel -}}{{- end -}}
+{{- if $values.enabledControllers -}}
+{{- $names := dict "cloud-node" "node" "cloud-node-lifecycle" "nodeLifecycle" "route" "route" "service" "service" -}}
+{{- range $theirs, $ours := $names -}}
+{{- $_ := set $values.controllers $ours (or (has $theirs $values.enabledControllers) (has "*" $values.enabledControllers)) -}}
+{{- end -}}
+{{- range $name := $values.enabledControllers -}}
+{{- if hasPrefix "-" $name -}}
+{{- if not (hasKey $names (trimPrefix "-" $name)) -}}{{- fail (printf "enabledControllers: %q is unknown; known are %s" $name (join ", " (keys $names | sortAlpha))) -}}{{- end -}}
+{{- $_ := set $values.controllers (index $names (trimPrefix "-" $name)) false -}}
+{{- else if not (or (eq $name "*") (hasKey $names $name)) -}}
+{{- fail (printf "enabledControllers: %q is unknown; known are *, %s" $name (join ", " (keys $names | sortAlpha))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.networking -}}
+{{- if and .enabled (not $values.clusterCIDR) -}}{{- $_ := set $values "clusterCIDR" (.clusterCIDR | default "10.244.0.0/16") -}}{{- end -}}
+{{- end -}}
+{{- with $values.replicaCount -}}{{- $_ := set $values "replicas" . -}}{{- end -}}
+{{- with $values.serviceAccountName -}}{{- $_ := set $values.serviceAccount "name" . -}}{{- end -}}
+{{- $pulls := list -}}
+{{- range concat ($values.image.pullSecrets | default list) ($values.imagePullSecrets | default list) -}}
+{{- $pulls = append $pulls (ternary (dict "name" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- $_ := set $values.image "pullSecrets" (uniq $pulls) -}}
+{{- $env := list -}}
+{{- range $those := list $values.extraEnv $values.env -}}
+{{- if kindIs "map" $those -}}
+{{- range $name, $value := $those -}}
+{{- if kindIs "map" $value -}}{{- $env = append $env (merge (dict "name" $name) $value) -}}
+{{- else if not (kindIs "invalid" $value) -}}{{- $env = append $env (dict "name" $name "value" (include "ccm.text" $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- range $those -}}{{- $env = append $env . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.networking -}}
+{{- if and .enabled .network -}}{{- $env = append $env (merge (dict "name" "HCLOUD_NETWORK") .network) -}}{{- end -}}
+{{- end -}}
+{{- with $values.robot -}}
+{{- if .enabled -}}{{- $env = append $env (dict "name" "ROBOT_ENABLED" "value" "true") -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $values "extraEnv" $env -}}
+{{- $_ := set $values "extraEnvFrom" (concat ($values.extraEnvFrom | default list) ($values.envFrom | default list)) -}}
+{{- $_ := set $values "extraVolumes" (concat ($values.extraVolumes | default list) ($values.volumes | default list)) -}}
+{{- $_ := set $values "extraVolumeMounts" (concat ($values.extraVolumeMounts | default list) ($values.volumeMounts | default list)) -}}
+{{- end }}
+
+{{- /* Values of vendors' charts that mean something else here, or nothing. The schema lets them pass, so that this text is shown. */ -}}
+{{- define "ccm.foreign" -}}
+allowUnauthorizedMetrics: set metrics.plain.enabled=true, which opens a listener without authentication
+apiToken: a credential in the values is stored in the release; create a Secret with the key apiToken and set secret to its name
+cloudControllerManager: its settings are values of their own in this chart, such as clusterCIDR, replicas and tolerations
+cloudNodeManager: cloud-node-manager is another program; this chart installs the cloud controller manager alone
+clusterRoleName: the chart names its roles after the value name; for rules of your own set rbac.extraRules
+clusterRoleRules: the chart grants what the controllers need; set rbac.extraRules for further rules
+commonAnnotations: the chart has podAnnotations, serviceAccount.annotations and webhook.annotations
+containerSecurityContext: set securityContext, which is that of the container
+controllerExtraArgs: set extraArgs
+extraInitContainers: the chart has no init containers; the program waits for the API server itself
+fullnameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
+infra: set clusterName
+k8sServiceHost: set apiServer.host
+k8sServicePort: set apiServer.port
+monitoring: the secure port always has metrics; set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
+nameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
+nodeBalancerTags: set extraArgs.nodebalancer-tags
+podMonitor: set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
+region: put the key region into the Secret, or set env.LINODE_REGION
+roleBindingName: the chart names its roles after the value name
+roleName: the chart names its roles after the value name
+routeController: set clusterCIDR
+selectorLabels: the labels of the selector are fixed, because Kubernetes refuses their change
+sharedIPLoadBalancing: set the flags in extraArgs, such as extraArgs.load-balancer-type
+strategy: the chart chooses it, because two replicas on one node would need the same ports
+tokenHealthChecker: set extraArgs.enable-token-health-checker
+updateStrategy: the chart chooses it, because two replicas on one node would need the same ports
+vpcName: set extraArgs.vpc-names
+vpcNames: set extraArgs.vpc-names
+{{- end }}
+
+{{- define "ccm.refuseForeign" -}}
+{{- range $name, $hint := include "ccm.foreign" . | fromYaml -}}
+{{- if not (kindIs "invalid" (index $.Values $name)) -}}
+{{- fail (printf "%s is not a value of this chart: %s" $name $hint) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.namespace -}}
+{{- if ne . $.Release.Namespace -}}
+{{- fail (printf "namespace is %q, and the release is in %q: run helm with --namespace %s, and remove the value" . $.Release.Namespace .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "global" "networking" "loadBalancer" "blockStorage" "metadata" "route" -}}
+{{- if not (kindIs "invalid" (index $.Values.cloudConfig $name)) -}}
+{{- fail (printf "cloudConfig.%s: this chart does not write the configuration file; put the file into a Secret and set secret to its name, or set cloudConfig.content to its text" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "fsGroup" "fsGroupChangePolicy" "supplementalGroups" "sysctls" -}}
+{{- if hasKey ($.Values.securityContext | default dict) . -}}
+{{- fail (printf "securityContext.%s: securityContext is that of the container, which has no such field; set podSecurityContext.%s" . .) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Flags that have a value: the value, and its type. */ -}}
+{{- define "ccm.flagsOfValues" -}}
+adoptable-load-balancer-tag: {path: adoptableLoadBalancerTag, type: text}
+allow-untagged-cloud: {path: allowUntaggedCloud, type: switch}
+bind-address: {path: bindAddress, type: text}
+cloud-provider: {path: provider, type: text}
+cluster-cidr: {path: clusterCIDR, type: text}
+cluster-name: {path: clusterName, type: text}
+configure-cloud-routes: {path: controllers.route, type: switch}
+leader-elect: {path: leaderElection.enabled, type: switch}
+leader-elect-lease-duration: {path: leaderElection.leaseDuration, type: text}
+leader-elect-renew-deadline: {path: leaderElection.renewDeadline, type: text}
+leader-elect-retry-period: {path: leaderElection.retryPeriod, type: text}
+logging-format: {path: loggingFormat, type: text}
+secure-port: {path: securePort, type: number}
+use-service-account-credentials: {path: useServiceAccountCredentials, type: switch}
+v: {path: verbosity, type: number}
+{{- end }}
+
+{{- /* Flags that the chart sets by other values, whose permissions, ports or volumes belong to them. */ -}}
+{{- define "ccm.flagsRefused" -}}
+api-server-candidates: set apiServer.candidates
+authentication-skip-lookup: set auth.enabled=false
+controllers: set controllers.node, controllers.nodeLifecycle, controllers.service, controllers.route and controllers.volume
+leader-elect-resource-name: set name
+leader-elect-resource-namespace: run helm with --namespace
+metrics-bind-address: set metrics.plain
+service-validation-action: set webhook.services.validationAction
+webhooks: set webhook.enabled and webhook.services.enabled
+{{- end }}
+
+{{- /* Reads `args` (a list of --flag=value, or a map) and `extraArgs`; flags that have a value set it, the others stay in extraArgs. */ -}}
+{{- define "ccm.resolveFlags" -}}
+{{- $flags := dict -}}
+{{- if kindIs "map" .Values.args -}}
+{{- range $flag, $value := .Values.args -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $flags $flag $value -}}{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- range .Values.args -}}
+{{- $pair := regexSplit "=" (regexReplaceAll "^--?" . "") 2 -}}
+{{- $flag := index $pair 0 -}}
+{{- $value := ternary (last $pair) "" (eq (len $pair) 2) -}}
+{{- if hasKey $flags $flag -}}{{- $value = append (ternary (index $flags $flag) (list (index $flags $flag)) (kindIs "slice" (index $flags $flag))) $value -}}{{- end -}}
+{{- $_ := set $flags $flag $value -}}
+{{- end -}}
+{{- end -}}
+{{- range $flag, $value := .Values.extraArgs -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $flags $flag $value -}}{{- end -}}
+{{- end -}}
+{{- $ours := include "ccm.flagsOfValues" . | fromYaml -}}
+{{- $refused := include "ccm.flagsRefused" . | fromYaml -}}
+{{- $rest := dict -}}
+{{- range $flag, $value := $flags -}}
+{{- if hasKey $refused $flag -}}
+{{- fail (printf "args: --%s belongs to another value: %s" $flag (index $refused $flag)) -}}
+{{- else if hasKey $ours $flag -}}
+{{- $text := include "ccm.text" (ternary (last (ternary $value (list $value) (kindIs "slice" $value))) $value (kindIs "slice" $value)) -}}
+{{- $it := index $ours $flag -}}
+{{- $typed := $text -}}
+{{- if eq $it.type "switch" -}}{{- $typed = not (has $text (list "false" "0" "f" "F" "False" "FALSE")) -}}{{- end -}}
+{{- if eq $it.type "number" -}}{{- $typed = int64 $text -}}{{- end -}}
+{{- if and (eq $flag "cloud-provider") (or $.Values.provider $.Values.cloudProvider) (ne $text ($.Values.provider | default $.Values.cloudProvider)) -}}
+{{- fail (printf "args: --cloud-provider=%s and provider=%s differ; remove the flag" $text ($.Values.provider | default $.Values.cloudProvider)) -}}
+{{- end -}}
+{{- /* --configure-cloud-routes=true is the default; the preset may know better. */ -}}
+{{- if not (and (eq $flag "configure-cloud-routes") $typed) -}}
+{{- $parts := splitList "." $it.path -}}
+{{- if eq (len $parts) 1 -}}{{- $_ := set $.Values $it.path $typed -}}
+{{- else -}}{{- $_ := set (index $.Values (first $parts)) (last $parts) $typed -}}
+{{- end -}}
+{{- end -}}
+{{- else if eq $flag "feature-gates" -}}
+{{- range $pair := splitList "," (join "," (ternary $value (list $value) (kindIs "slice" $value))) -}}
+{{- $gate := splitList "=" $pair -}}
+{{- $_ := set $.Values.featureGates (first $gate) (ne (lower (last $gate)) "false") -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $rest $flag $value -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values "extraArgs" $rest -}}
+{{- end }}
