@@ -27,7 +27,7 @@ pub fn start_up_taint() -> Value {
     json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
 }
 
-/// What the lifecycle controller counted.
+/// Counts of the lifecycle controller: its look-ups and passes.
 #[derive(Debug, Default)]
 pub struct LifecycleCounts {
     /// Operation and result of each look-up, as the labels of its series.
