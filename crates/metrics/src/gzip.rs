@@ -17,11 +17,11 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses a text in the gzip format. A scrape is sent once, so speed matters more than size.
-pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
+/// Compresses a response body in the gzip format. A scrape is sent once, so speed matters more than size.
+pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // Reading from memory cannot fail.
-    _ = GzEncoder::new(text, Compression::fast()).read_to_end(&mut out);
+    _ = GzEncoder::new(body, Compression::fast()).read_to_end(&mut out);
     out
 }
 

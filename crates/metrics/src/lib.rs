@@ -15,17 +15,23 @@
 //! # }
 //! ```
 //!
-//! Updates take no lock and copy nothing, because the metric for a set of labels is looked up once and kept. Values
-//! that other components hold (the process, the caches, health checks) are computed at each scrape.
+//! Updates copy nothing, because the metric for a set of labels is looked up once and kept. Counters and gauges take no
+//! lock; a histogram takes its own for a few instructions. Values that other components hold (the process, the caches,
+//! health checks) are computed at each scrape.
 
+mod accept;
 pub mod census;
 mod endpoint;
+mod exposition;
 mod gzip;
 mod health;
+mod histogram;
 mod hooks;
 mod identity;
+mod native;
 mod number;
 mod process;
+mod protobuf;
 pub mod reference;
 mod registry;
 mod resolved;
@@ -60,6 +66,7 @@ pub use identity::{Build, Gate};
 pub use text::CONTENT_TYPE;
 
 use crate::census::{LoadBalancers, Uninitialized};
+use crate::exposition::Exposed;
 use crate::hooks::{
     Access, ApiClient, Cloud, Credential, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud, Queues, Reconciles,
     Reloads, Routes, Services, Webhooks,
@@ -117,7 +124,7 @@ impl Metrics {
     /// Registers the series like [`new`](Self::new), with this clock for ages and times.
     #[must_use]
     pub fn at(clock: Arc<dyn Clock>) -> Self {
-        let registry = Registry::default();
+        let registry = Registry::new(Arc::clone(&clock));
         let (process, reloads) = (Process::current(), Reloads::new(&registry));
         let metrics = Self(Arc::new(Inner {
             process,
@@ -143,6 +150,18 @@ impl Metrics {
         metrics.source(move |out| process.samples(out));
         metrics.source(scheduler::samples);
         metrics
+    }
+
+    /// Exposes histograms with their declared buckets only, also in the protobuf format. Must be called before the
+    /// first scrape, because native histograms cannot be enabled again.
+    pub fn disable_native_histograms(&self) {
+        self.0.registry.disable_native_histograms();
+    }
+
+    /// Returns `true` unless native histograms were disabled.
+    #[must_use]
+    pub fn has_native_histograms(&self) -> bool {
+        self.0.registry.has_native_histograms()
     }
 
     /// Returns the metrics of all work queues.
@@ -299,20 +318,35 @@ impl Metrics {
     /// if called within one.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut computed = Samples::default();
-        for source in self.0.sources.read().iter() {
-            source(&mut computed);
-        }
-        text::write(&self.0.registry.gather(), &computed.sorted())
+        text::write(&self.exposed())
     }
 
     /// Returns the series about health checks as text, for `/metrics/slis` (MET-2).
     #[must_use]
     pub fn render_slis(&self, health: &Health) -> String {
+        text::write(&self.exposed_slis(health))
+    }
+
+    /// Returns all series except those about health checks.
+    fn exposed(&self) -> Vec<Exposed> {
+        let mut computed = Samples::default();
+        for source in self.0.sources.read().iter() {
+            source(&mut computed);
+        }
+        let mut families = self.0.registry.gather();
+        families.extend(computed.exposed());
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        families
+    }
+
+    /// Returns the series about health checks.
+    fn exposed_slis(&self, health: &Health) -> Vec<Exposed> {
         let mut computed = Samples::default();
         health::samples(health, &mut computed);
         computed.put(PROCESS_START_TIME_OF_SLIS, self.process_started().as_secs_f64());
-        text::write(&[], &computed.sorted())
+        let mut families: Vec<_> = computed.exposed().collect();
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        families
     }
 
     fn process_started(&self) -> Duration {

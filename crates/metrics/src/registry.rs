@@ -1,14 +1,17 @@
 //! Creates metrics from the declarations of series.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cloud_provider::ProviderSeries;
+use parking_lot::RwLock;
 use prometheus::core::Collector;
-use prometheus::proto::MetricFamily;
-use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry as Collectors,
-};
+use prometheus::{Error, Gauge, GaugeVec, IntCounter, IntCounterVec, Opts, Registry as Collectors};
+use runtime::clock::Clock;
 
+use crate::exposition::Exposed;
+use crate::histogram::{Histogram, HistogramVec, Histograms};
 use crate::hooks::Family;
 use crate::series::{PROVIDER, Series};
 
@@ -16,21 +19,51 @@ use crate::series::{PROVIDER, Series};
 const SOUND: &str = "the tables of series are sound, and each series is made once: a test makes all of them";
 
 /// The registry, which creates metrics from declarations and collects them. Clones share all metrics.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Registry {
-    collectors: Collectors,
+    collectors: Collection,
     /// Series about requests to a cloud that its provider declares. They replace those of all clouds that have the same
     /// name, because a provider has the labels of its Go program.
-    declared: Collectors,
+    declared: Collection,
     provider: String,
+    histograms: Histograms,
+}
+
+/// Registered series. The library knows the counters and gauges, and only the names of the histograms.
+#[derive(Clone, Default)]
+struct Collection {
+    library: Collectors,
+    histograms: Arc<RwLock<Vec<HistogramVec>>>,
+}
+
+impl Collection {
+    fn register<C: Collector + 'static>(&self, collector: C) -> Result<(), Error> {
+        self.library.register(Box::new(collector))
+    }
+
+    fn register_histograms(&self, histograms: &HistogramVec) -> Result<(), Error> {
+        self.register(histograms.clone())?;
+        self.histograms.write().push(histograms.clone());
+        Ok(())
+    }
+
+    fn gather(&self) -> Vec<Exposed> {
+        let histograms = self.histograms.read().clone().into_iter().filter(|family| !family.is_empty());
+        self.library.gather().into_iter().map(Exposed::Counted).chain(histograms.map(Exposed::Histograms)).collect()
+    }
 }
 
 impl Registry {
+    /// Returns an empty registry, with this clock for the creation times of histograms.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let histograms = Histograms { clock, is_native: Arc::new(true.into()) };
+        Self { collectors: Collection::default(), declared: Collection::default(), provider: String::new(), histograms }
+    }
+
     /// Returns the registry for the series whose names contain the name of this provider.
     pub(crate) fn of_provider(&self, name: &str) -> Self {
         let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        let (collectors, declared) = (self.collectors.clone(), self.declared.clone());
-        Self { collectors, declared, provider: name.chars().map(allowed).collect() }
+        Self { provider: name.chars().map(allowed).collect(), ..self.clone() }
     }
 
     pub(crate) fn counter(&self, series: &Series) -> IntCounter {
@@ -50,28 +83,44 @@ impl Registry {
     }
 
     pub(crate) fn histogram(&self, series: &Series) -> Histogram {
-        self.shown(Histogram::with_opts(self.histogram_options(series)).expect(SOUND))
+        self.histograms(series).with_label_values(&[])
     }
 
     pub(crate) fn histograms(&self, series: &Series) -> HistogramVec {
-        self.shown(HistogramVec::new(self.histogram_options(series), series.labels).expect(SOUND))
+        let (histograms, options) = (self.histograms.clone(), self.options(series));
+        let family = HistogramVec::new(histograms, options, series.labels, series.buckets).expect(SOUND);
+        self.collectors.register_histograms(&family).expect(SOUND);
+        family
+    }
+
+    /// Forgets the native buckets of all histograms, and gives none to new ones.
+    pub(crate) fn disable_native_histograms(&self) {
+        self.histograms.is_native.store(false, Ordering::Relaxed);
+        for collection in [&self.collectors, &self.declared] {
+            collection.histograms.read().iter().for_each(HistogramVec::drop_native);
+        }
+    }
+
+    pub(crate) fn has_native_histograms(&self) -> bool {
+        self.histograms.is_native.load(Ordering::Relaxed)
     }
 
     /// Registers a series that a provider declares. The declaration may be invalid, or its name may be taken.
-    pub(crate) fn of_a_provider(&self, series: &ProviderSeries) -> Result<Family, prometheus::Error> {
-        let family = Family::new(series.kind, Opts::new(series.name, series.help), series.labels)?;
+    pub(crate) fn of_a_provider(&self, series: &ProviderSeries) -> Result<Family, Error> {
+        let options = Opts::new(series.name, series.help);
+        let family = Family::new(series.kind, options, series.labels, self.histograms.clone())?;
         let replaces = series.name.starts_with("cloudprovider_");
         let collectors = if replaces { &self.declared } else { &self.collectors };
-        collectors.register(match family.clone() {
-            Family::Counter(family) => Box::new(family),
-            Family::Gauge(family) => Box::new(family),
-            Family::Histogram(family) => Box::new(family),
-        })?;
+        match &family {
+            Family::Counter(family) => collectors.register(family.clone()),
+            Family::Gauge(family) => collectors.register(family.clone()),
+            Family::Histogram(family) => collectors.register_histograms(family),
+        }?;
         Ok(family)
     }
 
-    /// Returns the current values of all series, sorted by name; series without samples are left out (MET-3).
-    pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+    /// Returns all series with their current values, sorted by name; series without samples are left out (MET-3).
+    pub(crate) fn gather(&self) -> Vec<Exposed> {
         let mut families = self.declared.gather();
         let names: HashSet<String> = families.iter().map(|it| it.name().to_owned()).collect();
         families.extend(self.collectors.gather().into_iter().filter(|it| !names.contains(it.name())));
@@ -83,13 +132,16 @@ impl Registry {
         Opts::new(series.name.replace(PROVIDER, &self.provider), series.help_text())
     }
 
-    fn histogram_options(&self, series: &Series) -> HistogramOpts {
-        HistogramOpts::from(self.options(series)).buckets(series.buckets.to_vec())
-    }
-
     fn shown<C: Collector + Clone + 'static>(&self, collector: C) -> C {
-        self.collectors.register(Box::new(collector.clone())).expect(SOUND);
+        self.collectors.register(collector.clone()).expect(SOUND);
         collector
+    }
+}
+
+#[cfg(test)]
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new(Arc::new(runtime::clock::SystemClock))
     }
 }
 

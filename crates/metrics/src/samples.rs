@@ -1,5 +1,6 @@
 //! Samples that are computed at each scrape, from data that other components hold.
 
+use crate::exposition::Exposed;
 use crate::series::Series;
 
 /// A series with its current samples: the label values, in order, and the number.
@@ -29,10 +30,9 @@ impl Samples {
         }
     }
 
-    /// Returns the series with their samples, sorted by name.
-    pub(crate) fn sorted(mut self) -> Vec<Computed> {
-        self.0.sort_by_key(|computed| computed.series.name);
-        self.0
+    /// Returns the series with their samples.
+    pub(crate) fn exposed(self) -> impl Iterator<Item = Exposed> {
+        self.0.into_iter().map(Exposed::Computed)
     }
 }
 

@@ -222,7 +222,7 @@ const DOUBLING: &[f64] =
 /// Bucket bounds for network calls that a caller waits for, in seconds.
 const CALLS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 /// Default bucket bounds of Prometheus client libraries, in seconds.
-const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(crate) const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[cfg(test)]
 mod tests {

@@ -2,48 +2,44 @@
 
 use std::fmt::Write as _;
 
-use prometheus::proto::{Histogram, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Metric, MetricFamily, MetricType};
 
+use crate::exposition::Exposed;
+use crate::histogram::{HistogramVec, Sample};
 use crate::number::write_number;
 use crate::samples::Computed;
+use crate::series::Kind;
 
 /// Content type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Writes the registered and the computed series, sorted by name.
-pub(crate) fn write(counted: &[MetricFamily], computed: &[Computed]) -> String {
+/// Writes the families in their order.
+pub(crate) fn write(families: &[Exposed]) -> String {
     let mut out = String::with_capacity(64 * 1024);
-    let (mut counted, mut computed) = (counted.iter().peekable(), computed.iter().peekable());
-    loop {
-        match (counted.peek(), computed.peek()) {
-            (Some(next), Some(other)) if next.name() <= other.series.name => write_family(&mut out, next),
-            (_, Some(next)) => {
-                write_computed(&mut out, next);
-                computed.next();
-                continue;
-            }
-            (Some(next), None) => write_family(&mut out, next),
-            (None, None) => return out,
+    for family in families {
+        match family {
+            Exposed::Counted(family) => write_counted(&mut out, family),
+            Exposed::Histograms(family) => write_histograms(&mut out, family),
+            Exposed::Computed(family) => write_computed(&mut out, family),
         }
-        counted.next();
     }
+    out
 }
 
-fn write_family(out: &mut String, family: &MetricFamily) {
+fn write_counted(out: &mut String, family: &MetricFamily) {
     let (name, kind) = (family.name(), family.get_field_type());
     let word = match kind {
         MetricType::COUNTER => "counter",
         MetricType::GAUGE => "gauge",
-        MetricType::HISTOGRAM => "histogram",
-        MetricType::SUMMARY | MetricType::UNTYPED => "untyped",
+        MetricType::HISTOGRAM | MetricType::SUMMARY | MetricType::UNTYPED => "untyped",
     };
     write_head(out, name, word, family.help());
     for metric in family.get_metric() {
-        match kind {
-            MetricType::COUNTER => write_sample(out, name, "", metric, metric.get_counter().get_value()),
-            MetricType::HISTOGRAM => write_histogram(out, name, metric, metric.get_histogram()),
-            _ => write_sample(out, name, "", metric, metric.get_gauge().get_value()),
-        }
+        let number = match kind {
+            MetricType::COUNTER => metric.get_counter().get_value(),
+            _ => metric.get_gauge().get_value(),
+        };
+        write_sample(out, name, labels(metric), number);
     }
 }
 
@@ -51,24 +47,28 @@ fn write_computed(out: &mut String, computed: &Computed) {
     let series = computed.series;
     write_head(out, series.name, series.kind.as_str(), &series.help_text());
     for (values, number) in &computed.samples {
-        out.push_str(series.name);
-        write_labels(out, series.labels.iter().copied().zip(values.iter().map(String::as_str)), None);
-        write_end(out, *number);
+        let labels = series.labels.iter().copied().zip(values.iter().map(String::as_str));
+        write_sample(out, series.name, labels, *number);
     }
 }
 
+fn write_histograms(out: &mut String, family: &HistogramVec) {
+    write_head(out, family.name(), Kind::Histogram.as_str(), family.help());
+    family.for_each(|labels, sample| write_histogram(out, family.name(), labels, sample));
+}
+
 #[allow(clippy::cast_precision_loss, reason = "all numbers of the format are of this type")]
-fn write_histogram(out: &mut String, name: &str, metric: &Metric, histogram: &Histogram) {
-    let count = histogram.get_sample_count();
-    let bounded = histogram.get_bucket().iter().map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
-    for (bound, below) in bounded.chain([(f64::INFINITY, count)]) {
+fn write_histogram(out: &mut String, name: &str, labels: &[(&str, &str)], sample: &Sample) {
+    for &(bound, below) in sample.buckets.iter().chain([&(f64::INFINITY, sample.count)]) {
         out.push_str(name);
         out.push_str("_bucket");
-        write_labels(out, labels(metric), Some(bound));
+        write_labels(out, labels.iter().copied(), Some(bound));
         write_end(out, below as f64);
     }
-    write_sample(out, name, "_sum", metric, histogram.get_sample_sum());
-    write_sample(out, name, "_count", metric, count as f64);
+    for (suffix, number) in [("_sum", sample.sum), ("_count", sample.count as f64)] {
+        out.push_str(name);
+        write_sample(out, suffix, labels.iter().copied(), number);
+    }
 }
 
 fn write_head(out: &mut String, name: &str, kind: &str, help: &str) {
@@ -78,10 +78,9 @@ fn write_head(out: &mut String, name: &str, kind: &str, help: &str) {
     _ = write!(out, "\n# TYPE {name} {kind}\n");
 }
 
-fn write_sample(out: &mut String, name: &str, suffix: &str, metric: &Metric, number: f64) {
+fn write_sample<'a>(out: &mut String, name: &str, labels: impl Iterator<Item = (&'a str, &'a str)>, number: f64) {
     out.push_str(name);
-    out.push_str(suffix);
-    write_labels(out, labels(metric), None);
+    write_labels(out, labels, None);
     write_end(out, number);
 }
 
@@ -133,7 +132,7 @@ mod tests {
     use crate::series::{AUTHENTICATION_DURATION, CLOUD_API_PAUSES, FEATURES, REQUESTS, WEBHOOK_REQUESTS};
 
     #[test]
-    fn counters_histograms_and_what_is_computed_stand_in_the_order_of_their_names() {
+    fn counters_histograms_and_computed_series_have_the_text_format() {
         let registry = Registry::default();
         registry.counters(REQUESTS).with_label_values(&["<error>", "GET", "a\"b\\c\nd"]).inc();
         registry.counters(WEBHOOK_REQUESTS);
@@ -141,7 +140,9 @@ mod tests {
         pauses.observe(0.25);
         pauses.observe(86400.0);
         let samples = vec![(vec!["A".to_owned(), String::new()], 1.0), (vec!["B".to_owned(), "BETA".to_owned()], 0.0)];
-        let text = write(&registry.gather(), &[Computed { series: FEATURES, samples }]);
+        let mut families = registry.gather();
+        families.insert(1, Exposed::Computed(Computed { series: FEATURES, samples }));
+        let text = write(&families);
         let expected = r#"# HELP ccm_cloud_api_throttle_wait_seconds [ALPHA] Pauses that the cloud asked for.
 # TYPE ccm_cloud_api_throttle_wait_seconds histogram
 ccm_cloud_api_throttle_wait_seconds_bucket{le="0.1"} 0
@@ -172,7 +173,7 @@ rest_client_requests_total{code="<error>",host="a\"b\\c\nd",method="GET"} 1
     fn bounds_stand_after_the_labels() {
         let registry = Registry::default();
         registry.histograms(AUTHENTICATION_DURATION).with_label_values(&["success"]).observe(0.001);
-        let text = write(&registry.gather(), &[]);
+        let text = write(&registry.gather());
         assert!(text.contains("authentication_duration_seconds_bucket{result=\"success\",le=\"0.001\"} 1\n"), "{text}");
     }
 }

@@ -16,8 +16,9 @@ use runtime::client::{ApiServers, ClientOptions, DEFAULT_BURST, UserAgent};
 use serde_json::Value;
 
 use super::{
-    ApiFlags, CloudFlags, ControllersFlags, DebuggingFlags, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK,
-    MiscFlags, OnCloudConfigChange, RouteConfiguration, ValidationAction, WebhookSelection, provider_flags,
+    ApiFlags, CloudFlags, ControllersFlags, DebuggingFlags, ElectionSettings, FeatureGates, Flags,
+    GATE_NATIVE_HISTOGRAMS, GATE_WEBHOOK, MiscFlags, OnCloudConfigChange, RouteConfiguration, ValidationAction,
+    WebhookSelection, provider_flags,
 };
 use crate::controller_set::{MIN_RESYNC_PERIOD, Selection, Settings};
 use crate::kubernetes::Clients;
@@ -232,14 +233,18 @@ impl Configuration {
     /// Returns the settings that the controllers start with.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        Settings {
+        let settings = Settings {
             min_resync_period: self.min_resync_period,
             controllers: self.controllers.clone(),
             configure_cloud_routes: self.route.configure_cloud_routes,
             start_interval: self.controller_start_interval,
             allow_untagged_cloud: self.cloud.allow_untagged,
             ..Settings::new(self.options.clone(), Clients::Configured(Box::new(self.client_options.clone())))
+        };
+        if !self.gates.enabled(GATE_NATIVE_HISTOGRAMS) {
+            settings.metrics.disable_native_histograms();
         }
+        settings
     }
 
     /// Returns `true` if webhooks are served: the gate is enabled, a webhook is selected and the port is not 0

@@ -41,6 +41,8 @@ pub const GATE_RELEASE_LEASE: &str = "ControllerManagerReleaseLeaderElectionLock
 pub const GATE_LOGGING_ALPHA: &str = "LoggingAlphaOptions";
 /// Gate that permits the JSON log format.
 pub const GATE_LOGGING_BETA: &str = "LoggingBetaOptions";
+/// Gate that exposes histograms also as native ones, to scrapers that negotiate the protobuf format (MET-7).
+pub const GATE_NATIVE_HISTOGRAMS: &str = "NativeHistograms";
 /// Gate that permits the flag `--requestheader-uid-headers`.
 pub const GATE_UID_HEADER: &str = "RemoteRequestHeaderUID";
 const ALL_ALPHA: &str = "AllAlpha";
@@ -51,7 +53,7 @@ const fn gate(name: &'static str, stage: Stage, default: bool, effect: &'static 
 }
 
 /// Feature gates that have an effect in this program.
-pub const GATES: [Gate; 8] = [
+pub const GATES: [Gate; 9] = [
     gate(ALL_ALPHA, Stage::Bulk, false, "Sets every alpha gate that is not named."),
     gate(ALL_BETA, Stage::Bulk, false, "Sets every beta gate that is not named."),
     gate(
@@ -70,12 +72,19 @@ pub const GATES: [Gate; 8] = [
         "Permits the flags --log-{text,json}-split-stream and --log-{text,json}-info-buffer-size.",
     ),
     gate(GATE_LOGGING_BETA, Stage::Beta, true, "Permits --logging-format=json."),
+    gate(
+        GATE_NATIVE_HISTOGRAMS,
+        Stage::Beta,
+        true,
+        "Scrapers that negotiate the protobuf format get histograms with their declared buckets and as native histograms. \
+         Set to false: with their declared buckets only.",
+    ),
     gate(GATE_UID_HEADER, Stage::Beta, true, "Permits --requestheader-uid-headers."),
 ];
 
 /// Feature gates of the Go program, of Kubernetes 1.36, 1.37 or 1.38, that have no effect here. They are accepted so that
 /// existing manifests start.
-pub const INERT: [&str; 42] = [
+pub const INERT: [&str; 41] = [
     "APIResponseCompression",
     "APIServerIdentity",
     "APIServerWebhookAuthenticationToken",
@@ -102,7 +111,6 @@ pub const INERT: [&str; 42] = [
     "ListFromCacheSnapshot",
     "ManifestBasedAdmissionControlConfig",
     "MutatingAdmissionPolicy",
-    "NativeHistograms",
     "OpenAPIEnums",
     "SeparateCacheWatchRPC",
     "ShardedListAndWatch",

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounterVec};
+use prometheus::{GaugeVec, IntCounterVec};
 use serving::access::{AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, TokenCache};
 use serving::server::{Limit, ServerMetrics};
 use serving::webhook::WebhookMetrics;
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::registry::Registry;
 use crate::series::{
     AUTHENTICATED_USERS, AUTHENTICATION_ATTEMPTS, AUTHENTICATION_DURATION, AUTHORIZATION_ATTEMPTS,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{IntCounter, IntCounterVec};
 use runtime::client::{RequestInfo, RequestMetrics};
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::{Credential, Reloads, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, ProviderSeries};
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::{Credential, OwnSeries, Reloads, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
@@ -156,6 +157,7 @@ fn is_error(status: Option<u16>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exposition::Exposed;
 
     #[test]
     fn missing_object_is_no_error() {
@@ -172,8 +174,12 @@ mod tests {
         for id in 0..1000 {
             cloud.finished(&format!("GET /machines/{id}"), Some(200), Duration::from_millis(1));
         }
-        let families = registry.gather();
-        let requests = families.iter().find(|family| family.name() == CLOUD_API_REQUESTS.name).unwrap();
+        let mut families = registry.gather().into_iter();
+        let requests = families.find_map(|family| match family {
+            Exposed::Counted(family) if family.name() == CLOUD_API_REQUESTS.name => Some(family),
+            _ => None,
+        });
+        let requests = requests.unwrap();
         assert_eq!(requests.get_metric().len(), 257);
         let other = requests.get_metric().iter().find(|metric| metric.get_label().iter().any(|it| it.value() == OTHER));
         assert_eq!(other.map(|metric| metric.get_counter().get_value()), Some(744.0));

@@ -7,8 +7,9 @@ use controllers::lifecycle::{CloudOperation, LifecycleMetrics};
 use controllers::node::NodeMetrics;
 use controllers::route::{RouteCounts, RouteMetrics, SyncOutcome, SyncTrigger};
 use controllers::service::ServiceMetrics;
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::{Reconcile, Reconciles, number, result};
 use crate::registry::Registry;
 use crate::series::{

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cloud_provider::{ProviderSeries, SeriesKind};
 use parking_lot::Mutex;
-use prometheus::{CounterVec, GaugeVec, HistogramVec};
+use prometheus::{CounterVec, GaugeVec};
 
+use crate::histogram::{Histogram, HistogramVec, Histograms};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 
@@ -41,7 +42,7 @@ pub(crate) enum Family {
 enum Child {
     Counter(prometheus::Counter),
     Gauge(prometheus::Gauge),
-    Histogram(prometheus::Histogram),
+    Histogram(Histogram),
 }
 
 impl OwnSeries {
@@ -87,14 +88,16 @@ impl Family {
     }
 
     /// Returns a family of this kind.
-    pub(crate) fn new(kind: SeriesKind, options: prometheus::Opts, labels: &[&str]) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(
+        kind: SeriesKind,
+        options: prometheus::Opts,
+        labels: &[&str],
+        histograms: Histograms,
+    ) -> Result<Self, prometheus::Error> {
         Ok(match kind {
             SeriesKind::Counter => Self::Counter(CounterVec::new(options, labels)?),
             SeriesKind::Gauge => Self::Gauge(GaugeVec::new(options, labels)?),
-            SeriesKind::Histogram(buckets) => {
-                let options = prometheus::HistogramOpts::from(options).buckets(buckets.to_vec());
-                Self::Histogram(HistogramVec::new(options, labels)?)
-            }
+            SeriesKind::Histogram(bounds) => Self::Histogram(HistogramVec::new(histograms, options, labels, bounds)?),
         })
     }
 }
@@ -131,7 +134,7 @@ mod tests {
     };
 
     fn text(registry: &Registry) -> String {
-        crate::text::write(&registry.gather(), &[])
+        crate::text::write(&registry.gather())
     }
 
     #[test]

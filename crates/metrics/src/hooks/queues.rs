@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 use runtime::queue::QueueMetrics;
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::number;
 use crate::registry::Registry;
 use crate::resolved::Resolved;

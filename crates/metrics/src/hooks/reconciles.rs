@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 use runtime::clock::Clock;
 
+use crate::histogram::{Histogram, HistogramVec};
 use crate::hooks::result;
 use crate::registry::Registry;
 use crate::resolved::Resolved;

@@ -45,6 +45,21 @@ fn gate_for_routes_selects_their_mode() {
 }
 
 #[test]
+fn gate_for_native_histograms_is_beta_and_enabled() {
+    let table = [
+        ("", true),
+        ("AllAlpha=false", true),
+        ("NativeHistograms=false", false),
+        ("AllBeta=false", false),
+        ("AllBeta=false,NativeHistograms=true", true),
+    ];
+    for (gates, expected) in table {
+        let settings = flags(&[&format!("--feature-gates={gates}")]).configuration().settings();
+        assert_eq!(settings.metrics.has_native_histograms(), expected, "{gates}");
+    }
+}
+
+#[test]
 fn help_and_version_end_the_program_without_an_error() {
     let Parsed::Say(help) = parse(&["--help"]) else { panic!("no help") };
     let mut rest = &*help;
