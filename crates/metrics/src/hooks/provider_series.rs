@@ -202,4 +202,21 @@ mod tests {
         );
         assert!(!text.contains("GET /x"), "{text}");
     }
+
+    #[test]
+    fn histogram_of_the_provider_replaces_that_of_all_clouds() {
+        static DURATION: ProviderSeries = ProviderSeries {
+            name: "cloudprovider_acme_api_request_duration_seconds",
+            kind: SeriesKind::Histogram(&[2.0]),
+            labels: &["request"],
+            help: "Time.",
+        };
+        let registry = Registry::default().of_provider("acme");
+        let series = OwnSeries::new(&registry);
+        let buckets = || text(&registry).matches("cloudprovider_acme_api_request_duration_seconds_bucket").count();
+        registry.histograms(crate::series::CLOUD_REQUEST_DURATION).with_label_values(&["GET /x"]).observe(1.0);
+        assert!(buckets() > 2, "{}", text(&registry));
+        series.record(&DURATION, &["x_get"], 1.0);
+        assert_eq!(buckets(), 2, "{}", text(&registry));
+    }
 }
