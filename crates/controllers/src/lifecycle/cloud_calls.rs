@@ -62,7 +62,8 @@ mod tests {
     fn answer_counts_once_for_each_operation() {
         let present = |shutdown| Ok(InstanceState::Present { shutdown, metadata: None });
         let wrapped = Error::not_found("no machine m-1").context("read the machine");
-        let table: [(&str, Result<InstanceState>, &[(CloudOperation, &str)]); 6] = [
+        type Row<'a> = (&'a str, Result<InstanceState>, &'a [(CloudOperation, &'a str)]);
+        let table: [Row<'_>; 6] = [
             ("running", present(Some(false)), &[(InstanceExists, "success"), (InstanceShutdown, "success")]),
             ("unknown", present(None), &[(InstanceExists, "success"), (InstanceShutdown, "not_implemented")]),
             ("gone", Ok(InstanceState::Gone(Gone::no_such_id("p://1"))), &[(InstanceExists, "instance_not_found")]),
