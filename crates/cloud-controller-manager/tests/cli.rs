@@ -168,7 +168,7 @@ fn a_port_that_is_taken_ends_the_demo_with_the_flag_that_helps() {
 }
 
 /// Programs of the README that are not built here.
-const OTHERS: [&str; 2] = ["cargo", "ln"];
+const OTHERS: [&str; 3] = ["cargo", "helm", "ln"];
 
 #[test]
 fn commands_of_the_readme_exist_after_its_build() {

@@ -2,7 +2,7 @@
 
 use metrics::{Build, Gate, Metrics};
 
-use crate::flags::{FeatureGates, GATES, Stage};
+use crate::flags::{ALL_BETA, FeatureGates, GATES, Stage};
 
 /// Records the build and the enabled feature gates in the metrics.
 pub(crate) fn record_build(metrics: &Metrics, gates: &FeatureGates) {
@@ -11,9 +11,10 @@ pub(crate) fn record_build(metrics: &Metrics, gates: &FeatureGates) {
     let acting = GATES.iter().map(|gate| Gate {
         name: gate.name.to_owned(),
         stage: match gate.stage {
-            Stage::Alpha => "ALPHA",
+            // The gate that sets a stage has that stage, as in the Go program.
+            _ if gate.name == ALL_BETA => "BETA",
+            Stage::Alpha | Stage::Bulk => "ALPHA",
             Stage::Beta => "BETA",
-            Stage::Bulk => "",
         },
         enabled: gates.enabled(gate.name),
     });

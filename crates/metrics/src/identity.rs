@@ -38,8 +38,9 @@ impl Build {
     }
 }
 
-/// Returns the architecture in Go's terms.
-fn architecture() -> &'static str {
+/// Returns the architecture of this program in Go's terms, such as `amd64`.
+#[must_use]
+pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

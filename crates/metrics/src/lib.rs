@@ -62,7 +62,7 @@ use serving::health::Health;
 use serving::server::ServerMetrics;
 use serving::webhook::WebhookMetrics;
 
-pub use identity::{Build, Gate};
+pub use identity::{Build, Gate, architecture};
 pub use text::CONTENT_TYPE;
 
 use crate::census::{LoadBalancers, Uninitialized};

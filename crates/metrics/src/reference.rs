@@ -9,10 +9,16 @@ const HEAD: &str = "\
 
 <!-- Generated from crates/metrics/src/series; `CCM_WRITE_REFERENCE=1 cargo test -p metrics` rewrites it. -->
 
-`/metrics` serves all series except those about health, in the text format 0.0.4, to callers that may `get` that path.
-`/metrics/slis` serves the series about health. Series of the Go cloud controller managers keep their names, labels and
+`/metrics` serves all series except those about health, to callers that may `get` that path: in the text format 0.0.4,
+or in the protobuf format to scrapers that prefer it, with native histograms. `/metrics/slis` serves the series about
+health. Series of the Go cloud controller managers keep their names, labels and
 buckets; the names of further series begin with `ccm_`. A provider may have series of its own, with the names of the Go
 program for its cloud. Its page lists them.
+
+A look-up of a Node counts in `cloud_node_lifecycle_controller_cloud_provider_calls_total` once for each operation, also
+if one request answers for many Nodes. In an outage of the cloud a pass lasts as long as the retries of its requests, so
+that errors are fewer than with a Go program, which begins the next pass after each failure. A machine that does not
+exist is looked up again before its Node is deleted.
 
 **From**: *start*: from the start, including on standbys; *leader*: from the creation of the controller; *use*: from the
 first use. **Stability**: the level in the help text; conventions of all processes have none.

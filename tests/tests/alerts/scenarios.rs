@@ -231,6 +231,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[(30, &[]), (50, &["CloudControllerManagerCloudErrors"]), (95, &[])],
     },
     Scenario {
+        name: "the_credential_is_refused_for_two_minutes",
+        happens: |minute| {
+            while_wrong(minute, |state, since| {
+                if since < Duration::from_secs(120) {
+                    state.cloud = vec![(Some(401), 5)];
+                }
+            })
+        },
+        firing: &[(19, &[]), (23, &[]), (26, &[]), (30, &[])],
+    },
+    Scenario {
         name: "the_credential_is_refused",
         happens: |minute| while_wrong(minute, |state, _| state.cloud = vec![(Some(401), 5)]),
         firing: &[

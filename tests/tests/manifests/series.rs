@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::documents::{deploy, read};
 
 /// Keywords and functions of PromQL.
-const WORDS: [&str; 32] = [
+const WORDS: [&str; 33] = [
     "absent",
     "and",
     "avg",
@@ -19,6 +19,7 @@ const WORDS: [&str; 32] = [
     "count",
     "delta",
     "histogram_quantile",
+    "histogram_sum",
     "ignoring",
     "increase",
     "label_values",
@@ -94,7 +95,8 @@ fn meant(asked: &Asked) -> Result<Vec<&'static Series>> {
     }
     let parts = |series: &Series| match series.buckets.is_empty() {
         true => vec![name(series)],
-        false => ["_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series))).to_vec(),
+        // Without a suffix it is the native histogram.
+        false => ["", "_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series))).to_vec(),
     };
     Ok(all().filter(|series| parts(series).contains(&asked.name)).collect())
 }

@@ -136,6 +136,10 @@ async fn passes_are_counted_by_outcome_and_trigger() {
         world.put("worker-3", "table://3", "10.0.0.3", &["10.244.3.0/24"]);
         seconds(21).await;
         assert_eq!(world.counted().first(), Some(&("error", on_change)), "{mode:?}");
+        table.list_fails(None);
+        seconds(75).await;
+        let counted = world.counted();
+        assert!(counted.contains(&("changed", on_change)), "the pass that succeeds has the same trigger: {counted:?}");
         drop(world);
     }
 }

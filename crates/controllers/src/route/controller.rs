@@ -162,10 +162,12 @@ impl RouteController {
             return;
         }
         let (mut pace, mut work) = (Pace::new(self.options.reconciliation_period), Work::default());
+        // Trigger of a pass that failed, which the next pass has, too.
+        let mut failed_trigger = None;
         while !shutdown.is_cancelled() {
             let (now, schedule_inputs) = (Instant::now(), self.schedule_inputs());
             if pace.step(now, schedule_inputs) == ScheduleStep::Pass {
-                let trigger = pace.trigger(schedule_inputs.inputs);
+                let trigger = failed_trigger.take().unwrap_or_else(|| pace.trigger(schedule_inputs.inputs));
                 pace.passed(now, schedule_inputs.inputs, fastrand::f64());
                 let listed = self.pass_catching_panics(&mut work, shutdown).await;
                 work.drain(Some(Instant::now() + PASS_TIMEOUT)).await;
@@ -173,6 +175,8 @@ impl RouteController {
                     true => SyncOutcome::of_changes(std::mem::take(&mut work.has_changed)),
                     false => SyncOutcome::Error,
                 };
+                // As in the Go program, a change of a Node is the trigger until a pass succeeds.
+                failed_trigger = (!listed && trigger == SyncTrigger::NodeChange).then_some(trigger);
                 self.metrics.synced(outcome, trigger);
                 self.metrics.reconciled(now.elapsed(), listed && work.failures.is_empty());
             }

@@ -21,6 +21,8 @@ use super::work::Item;
 const ROUTE_BACKOFF: Duration = Duration::from_secs(10);
 /// First back-off of a condition that could not be written.
 const CONDITION_BACKOFF: Duration = Duration::from_secs(5);
+/// Maximum back-off of a list that failed, without which no new Node gets a route.
+const LONGEST_LIST_BACKOFF: Duration = Duration::from_secs(60);
 /// Maximum back-off of routes and conditions.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
@@ -61,7 +63,7 @@ impl Default for Memory {
         Self {
             records: BTreeMap::new(),
             routes: Backoff::new(ROUTE_BACKOFF, LONGEST_BACKOFF),
-            lists: Backoff::new(ROUTE_BACKOFF, LONGEST_BACKOFF),
+            lists: Backoff::new(ROUTE_BACKOFF, LONGEST_LIST_BACKOFF),
             conditions: Backoff::new(CONDITION_BACKOFF, LONGEST_BACKOFF),
             written: HashMap::new(),
             flapping: Flapping::default(),

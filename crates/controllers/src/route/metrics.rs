@@ -20,7 +20,7 @@ pub struct RouteCounts {
 pub enum SyncTrigger {
     /// A Node was added, deleted or changed.
     NodeChange,
-    /// The interval has passed, or a failed change is due again.
+    /// The interval has passed, or a route that could not be changed is due again.
     Periodic,
 }
 

@@ -46,7 +46,8 @@ pub const GATE_NATIVE_HISTOGRAMS: &str = "NativeHistograms";
 /// Gate that permits the flag `--requestheader-uid-headers`.
 pub const GATE_UID_HEADER: &str = "RemoteRequestHeaderUID";
 const ALL_ALPHA: &str = "AllAlpha";
-const ALL_BETA: &str = "AllBeta";
+/// Gate that sets all beta gates that are not set by name.
+pub const ALL_BETA: &str = "AllBeta";
 
 const fn gate(name: &'static str, stage: Stage, default: bool, effect: &'static str) -> Gate {
     Gate { name, stage, default, effect }

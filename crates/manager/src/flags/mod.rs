@@ -74,8 +74,8 @@ pub use self::debugging::DebuggingFlags;
 pub(crate) use self::election::LEASE_NAMESPACE;
 pub use self::election::{ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings};
 pub use self::gates::{
-    FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_NATIVE_HISTOGRAMS, GATE_RELEASE_LEASE, GATE_UID_HEADER,
-    GATE_WEBHOOK, GATES, Gate, INERT, Stage,
+    ALL_BETA, FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_NATIVE_HISTOGRAMS, GATE_RELEASE_LEASE,
+    GATE_UID_HEADER, GATE_WEBHOOK, GATES, Gate, INERT, Stage,
 };
 pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};

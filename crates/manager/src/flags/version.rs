@@ -1,6 +1,6 @@
 //! The flag `--version`, and the version that the program reports.
 
-use std::env::consts::{ARCH, OS};
+use std::env::consts::OS;
 use std::str::FromStr;
 
 use super::subcommand;
@@ -73,7 +73,8 @@ fn record() -> String {
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!(
         "version.Info{{Major:{major:?}, Minor:{minor:?}, GitVersion:{KUBERNETES_VERSION:?}, Program:\"ccm-rs\", \
-         ProgramVersion:\"v{}\", Compiler:\"rustc\", Platform:\"{OS}/{ARCH}\"}}\n",
-        env!("CARGO_PKG_VERSION")
+         ProgramVersion:\"v{}\", Compiler:\"rustc\", Platform:\"{OS}/{}\"}}\n",
+        env!("CARGO_PKG_VERSION"),
+        metrics::architecture()
     )
 }

@@ -255,7 +255,12 @@ impl Selector {
             return Err(NoApiServer { attempts: failed });
         };
         let server = &self.candidates[index].url;
-        let failed: Vec<_> = failed.into_iter().filter(|attempt| attempt.url != *server).collect();
+        // A candidate after the chosen one, where nothing listens, is no fault: most clusters have no server there.
+        let precedes = |url: &str| self.candidates[..index].iter().any(|candidate| candidate.url == url);
+        let failed: Vec<_> = failed
+            .into_iter()
+            .filter(|attempt| attempt.url != *server && (attempt.is_refused || precedes(&attempt.url)))
+            .collect();
         let in_use = match &choice.last {
             Some(last) if last.index == index => Arc::clone(last),
             before => {

@@ -90,6 +90,20 @@ async fn silent_service_address_falls_to_the_next_candidate_within_seconds() {
     );
 }
 
+#[tokio::test]
+async fn unreachable_candidate_after_the_chosen_server_is_no_failed_one() {
+    let servers = [Reaction::Refused, Reaction::Status(200), Reaction::Refused, Reaction::Refused].map(Server::of);
+    let (selector, _client) = selector(&servers.each_ref());
+    let attempt = |index: usize, is_refused| Attempt {
+        url: format!("https://{index}"),
+        problem: "no answer".to_owned(),
+        is_refused,
+    };
+    selector.record(Decision::Use(1), vec![attempt(0, false), attempt(2, false), attempt(3, true)]).unwrap();
+    let failed = selector.choice.lock().failed.clone();
+    assert_eq!(failed.iter().map(|attempt| attempt.url.as_str()).collect::<Vec<_>>(), ["https://0", "https://3"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn candidates_are_tried_again_when_the_chosen_server_dies() {
     let (first, second) = (Server::of(Reaction::Status(200)), Server::of(Reaction::Status(200)));
