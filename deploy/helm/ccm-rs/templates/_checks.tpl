@@ -15,6 +15,7 @@ Helm would show the pattern instead of what is accepted.
   (list "clusterCIDR" "^([0-9A-Fa-f.:]+/[0-9]{1,3}(,[0-9A-Fa-f.:]+/[0-9]{1,3})?)?$" "a range such as 10.244.0.0/16, or one of each family: 10.244.0.0/16,fd00::/56")
   (list "adoptableLoadBalancerTag" "^([A-Za-z0-9_./:-]+(=[A-Za-z0-9_./:-]*)?)?$" "a tag, KEY or KEY=VALUE")
   (list "image.repository" "^[^:@[:space:]]*(:[0-9]+/[^:@[:space:]]+)?$" "a repository without tag and digest, such as registry.example.com/cloud-controller-manager; set image.tag or image.digest")
+  (list "image.tag" "^([A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?$" "a tag: letters, digits, underscores, dots and dashes")
   (list "image.digest" "^(sha256:[0-9a-f]{64})?$" "sha256: and 64 hexadecimal digits")
   (list "leaderElection.leaseDuration" $duration "a duration with its unit, such as 15s")
   (list "leaderElection.renewDeadline" $duration "a duration with its unit, such as 10s")

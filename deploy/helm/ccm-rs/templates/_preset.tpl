@@ -1,6 +1,8 @@
 {{- /*
 Completes .Values, once for each rendering; every template calls it first. In this order:
 
+0. Values that the user's file leaves empty (`rbac:` with commented-out keys is null) get their defaults back. Helm removes the
+   default of a value that is null, so files/defaults.yaml has a copy of values.yaml.
 1. `args` and `extraArgs` that have a value of their own set that value.
 2. Names of values that charts of vendors have are resolved, or refused with the name that this chart has.
 3. The preset of the cloud (presets/NAME.yaml) fills in what the user left out. Lists are joined; the user's entry replaces that of
@@ -10,14 +12,14 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- define "ccm.prepare" -}}
 {{- if not .Values.isPrepared -}}
 {{- $_ := set .Values "isPrepared" true -}}
-{{- range list "controllers" "cloudConfig" "leaderElection" "serviceAccount" "rbac" "image" "featureGates" "auth" "apiServer" -}}
-{{- if not (kindIs "map" (index $.Values .)) -}}{{- $_ := set $.Values . dict -}}{{- end -}}
-{{- end -}}
+{{- include "ccm.restoreDefaults" (dict "to" .Values "from" (.Files.Get "files/defaults.yaml" | fromYaml)) -}}
+{{- include "ccm.packagedImage" . -}}
 {{- include "ccm.refuseForeign" . -}}
 {{- include "ccm.checkFlags" . -}}
 {{- include "ccm.resolveFlags" . -}}
 {{- include "ccm.resolveNames" . -}}
 {{- include "ccm.checkProvider" . -}}
+{{- include "ccm.checkImage" . -}}
 {{- include "ccm.checkTexts" . -}}
 {{- include "ccm.applyPreset" . -}}
 {{- end -}}
@@ -69,6 +71,22 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- end -}}
 {{- end -}}
 {{- $_ := set .Values "theirPreset" $preset -}}
+{{- end }}
+
+{{- /*
+Gives values that are null their defaults. Maps with keys of the user's own are left: there, null removes a default, as in
+`resources.limits.memory=null`.
+*/ -}}
+{{- define "ccm.restoreDefaults" -}}
+{{- $to := .to -}}
+{{- range $key, $value := .from -}}
+{{- $has := index $to $key -}}
+{{- if kindIs "invalid" $has -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $to $key (deepCopy $value) -}}{{- else -}}{{- $_ := set $to $key nil -}}{{- end -}}
+{{- else if and (kindIs "map" $has) (kindIs "map" $value) (not (has $key (list "resources" "labels"))) -}}
+{{- include "ccm.restoreDefaults" (dict "to" $has "from" $value) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "ccm.defaults" -}}

@@ -123,23 +123,23 @@ vpcNames: set extraArgs.vpc-names
 {{- end -}}
 {{- end }}
 
-{{- /* Flags that have a value: the value, and its type. */ -}}
+{{- /* Flags that have a value: the value, its type, and what the schema of the value accepts. */ -}}
 {{- define "ccm.flagsOfValues" -}}
 adoptable-load-balancer-tag: {path: adoptableLoadBalancerTag, type: text}
 allow-untagged-cloud: {path: allowUntaggedCloud, type: switch}
-bind-address: {path: bindAddress, type: text}
-cloud-provider: {path: provider, type: text}
+bind-address: {path: bindAddress, type: text, shape: "^.{2,}$", accepted: an IP address}
+cloud-provider: {path: provider, type: text, shape: "^.+$", accepted: the name of a cloud}
 cluster-cidr: {path: clusterCIDR, type: text}
-cluster-name: {path: clusterName, type: text}
+cluster-name: {path: clusterName, type: text, shape: "^.+$", accepted: the name of the cluster}
 configure-cloud-routes: {path: controllers.route, type: switch}
 leader-elect: {path: leaderElection.enabled, type: switch}
 leader-elect-lease-duration: {path: leaderElection.leaseDuration, type: text}
 leader-elect-renew-deadline: {path: leaderElection.renewDeadline, type: text}
 leader-elect-retry-period: {path: leaderElection.retryPeriod, type: text}
-logging-format: {path: loggingFormat, type: text}
-secure-port: {path: securePort, type: number}
+logging-format: {path: loggingFormat, type: text, shape: "^(text|json)$", accepted: text or json}
+secure-port: {path: securePort, type: number, most: 65535}
 use-service-account-credentials: {path: useServiceAccountCredentials, type: switch}
-v: {path: verbosity, type: number}
+v: {path: verbosity, type: number, most: 10}
 {{- end }}
 
 {{- /* Flags that the chart sets by other values, whose permissions, ports or volumes belong to them. */ -}}
@@ -154,55 +154,104 @@ service-validation-action: set webhook.services.validationAction
 webhooks: set webhook.enabled and webhook.services.enabled
 {{- end }}
 
-{{- /* Reads `args` (a list of --flag=value, or a map) and `extraArgs`; flags that have a value set it, the others stay in extraArgs. */ -}}
+{{- /* The name of a flag as the program reads it: `_` is `-`. */ -}}
+{{- define "ccm.flagName" -}}
+{{- . | lower | replace "_" "-" -}}
+{{- end }}
+
+{{- /* "true" or "false" for a switch, as the program reads it; without a value it is on. */ -}}
+{{- define "ccm.switch" -}}
+{{- if has .text (list "" "1" "t" "T" "true" "TRUE" "True") -}}true
+{{- else if has .text (list "0" "f" "F" "false" "FALSE" "False") -}}false
+{{- else -}}{{- fail (printf "args: --%s=%s is not valid; accepted are true and false" .flag .text) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Adds the value of a flag to `flags`; a list is the flag several times. */ -}}
+{{- define "ccm.addFlag" -}}
+{{- $flag := include "ccm.flagName" .flag -}}
+{{- $values := ternary .value (list .value) (kindIs "slice" .value) -}}
+{{- if .join -}}{{- $values = concat (index .flags $flag | default list) $values -}}{{- end -}}
+{{- $_ := set .flags $flag $values -}}
+{{- end }}
+
+{{- /*
+Reads `args` (a list of --flag=value, or a map) and `extraArgs`. Flags that have a value set it; the others stay in extraArgs, and
+those without a value in bareFlags.
+*/ -}}
 {{- define "ccm.resolveFlags" -}}
 {{- $flags := dict -}}
+{{- $bare := list -}}
+{{- $ours := include "ccm.flagsOfValues" . | fromYaml -}}
 {{- if kindIs "map" .Values.args -}}
 {{- range $flag, $value := .Values.args -}}
-{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $flags $flag $value -}}{{- end -}}
+{{- if not (kindIs "invalid" $value) -}}{{- include "ccm.addFlag" (dict "flags" $flags "flag" $flag "value" $value) -}}{{- end -}}
 {{- end -}}
 {{- else -}}
 {{- range .Values.args -}}
 {{- $pair := regexSplit "=" (regexReplaceAll "^--?" . "") 2 -}}
-{{- $flag := index $pair 0 -}}
-{{- $value := ternary (last $pair) "" (eq (len $pair) 2) -}}
-{{- if hasKey $flags $flag -}}{{- $value = append (ternary (index $flags $flag) (list (index $flags $flag)) (kindIs "slice" (index $flags $flag))) $value -}}{{- end -}}
-{{- $_ := set $flags $flag $value -}}
+{{- $flag := include "ccm.flagName" (index $pair 0) -}}
+{{- if or (eq (len $pair) 2) (eq (index $ours $flag | default dict).type "switch") -}}
+{{- include "ccm.addFlag" (dict "flags" $flags "flag" $flag "value" (ternary (last $pair) "" (eq (len $pair) 2)) "join" true) -}}
+{{- else if hasKey $ours $flag -}}
+{{- fail (printf "args: --%s has no value; write --%s=VALUE" $flag $flag) -}}
+{{- else -}}
+{{- $bare = append $bare $flag -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $flag, $value := .Values.extraArgs -}}
-{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $flags $flag $value -}}{{- end -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- include "ccm.addFlag" (dict "flags" $flags "flag" $flag "value" $value) -}}
+{{- $bare = without $bare (include "ccm.flagName" $flag) -}}
 {{- end -}}
-{{- $ours := include "ccm.flagsOfValues" . | fromYaml -}}
+{{- end -}}
 {{- $refused := include "ccm.flagsRefused" . | fromYaml -}}
 {{- $rest := dict -}}
-{{- range $flag, $value := $flags -}}
-{{- if hasKey $refused $flag -}}
-{{- fail (printf "args: --%s belongs to another value: %s" $flag (index $refused $flag)) -}}
-{{- else if hasKey $ours $flag -}}
-{{- $text := include "ccm.text" (ternary (last (ternary $value (list $value) (kindIs "slice" $value))) $value (kindIs "slice" $value)) -}}
+{{- range concat (keys $flags) $bare | sortAlpha -}}
+{{- if hasKey $refused . -}}
+{{- fail (printf "args: --%s belongs to another value: %s" . (index $refused .)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $flag, $values := $flags -}}
+{{- if hasKey $ours $flag -}}
+{{- $text := include "ccm.text" (last $values) -}}
 {{- $it := index $ours $flag -}}
 {{- $typed := $text -}}
-{{- if eq $it.type "switch" -}}{{- $typed = not (has $text (list "false" "0" "f" "F" "False" "FALSE")) -}}{{- end -}}
-{{- if eq $it.type "number" -}}{{- $typed = int64 $text -}}{{- end -}}
+{{- if eq $it.type "switch" -}}{{- $typed = eq (include "ccm.switch" (dict "flag" $flag "text" $text)) "true" -}}{{- end -}}
+{{- if eq $it.type "number" -}}
+{{- if or (not (regexMatch "^[0-9]{1,6}$" $text)) (gt (int64 $text) (int64 $it.most)) -}}
+{{- fail (printf "args: --%s=%s is not valid; accepted is a number from 0 to %d" $flag $text (int64 $it.most)) -}}
+{{- end -}}
+{{- $typed = int64 (regexReplaceAll "^0+([0-9])" $text "${1}") -}}
+{{- end -}}
+{{- if and $it.shape (not (regexMatch $it.shape $text)) -}}
+{{- fail (printf "args: --%s=%s is not valid; accepted is %s" $flag $text $it.accepted) -}}
+{{- end -}}
 {{- if and (eq $flag "cloud-provider") (or $.Values.provider $.Values.cloudProvider) (ne $text ($.Values.provider | default $.Values.cloudProvider)) -}}
 {{- fail (printf "args: --cloud-provider=%s and provider=%s differ; remove the flag" $text ($.Values.provider | default $.Values.cloudProvider)) -}}
 {{- end -}}
 {{- /* --configure-cloud-routes=true is the default; the preset may know better. */ -}}
-{{- if not (and (eq $flag "configure-cloud-routes") $typed) -}}
+{{- if not (and (eq $flag "configure-cloud-routes") (eq (toString $typed) "true")) -}}
 {{- $parts := splitList "." $it.path -}}
 {{- if eq (len $parts) 1 -}}{{- $_ := set $.Values $it.path $typed -}}
 {{- else -}}{{- $_ := set (index $.Values (first $parts)) (last $parts) $typed -}}
 {{- end -}}
 {{- end -}}
 {{- else if eq $flag "feature-gates" -}}
-{{- range $pair := splitList "," (join "," (ternary $value (list $value) (kindIs "slice" $value))) -}}
+{{- range $pair := splitList "," (join "," $values) -}}
 {{- $gate := splitList "=" $pair -}}
-{{- $_ := set $.Values.featureGates (first $gate) (ne (lower (last $gate)) "false") -}}
+{{- if and $pair (ne (len $gate) 2) -}}
+{{- fail (printf "args: --feature-gates: %q is not valid; accepted is GATE=true or GATE=false" $pair) -}}
+{{- end -}}
+{{- if $pair -}}
+{{- $_ := set $.Values.featureGates (trim (first $gate)) (eq (include "ccm.switch" (dict "flag" (printf "feature-gates=%s" (first $gate)) "text" (trim (last $gate)))) "true") -}}
+{{- end -}}
 {{- end -}}
 {{- else -}}
-{{- $_ := set $rest $flag $value -}}
+{{- $_ := set $rest $flag $values -}}
 {{- end -}}
 {{- end -}}
 {{- $_ := set .Values "extraArgs" $rest -}}
+{{- $_ := set .Values "bareFlags" $bare -}}
 {{- end }}
