@@ -337,7 +337,17 @@ spec:
   {{- end }}
 {{- end }}
 
-{{- /* What `doctor` needs to know of the configuration. */ -}}
+{{- /* The arguments by which `doctor` and `explain` see what the manager sees, for a shell; defaults are left out. */ -}}
 {{- define "ccm.doctorFlags" -}}
---cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfig" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ else if hasKey .Values.extraArgs "cloud-config" }} --cloud-config={{ index .Values.extraArgs "cloud-config" }}{{ end }}
+{{- $flags := list }}
+{{- $main := list "cloud-provider" "cloud-config" "allow-untagged-cloud" "cluster-name" "controllers" "cluster-cidr" "configure-cloud-routes" "leader-elect" "leader-elect-resource-name" "leader-elect-resource-namespace" "use-service-account-credentials" "authentication-skip-lookup" "webhooks" "feature-gates" }}
+{{- $base := "--controllers=cloud-node-controller,cloud-node-lifecycle-controller,service-lb-controller" }}
+{{- $defaults := list "--cluster-name=kubernetes" "--leader-elect=true" "--leader-elect-resource-name=cloud-controller-manager" "--leader-elect-resource-namespace=kube-system" $base (printf "%s,node-route-controller" $base) }}
+{{- range include "ccm.args" . | fromYamlArray }}
+{{- $name := regexReplaceAll "^--?([^=]*).*$" . "${1}" }}
+{{- if and (or (has $name $main) (hasKey $.Values.extraArgs $name)) (not (has . $defaults)) }}
+{{- $flags = append $flags (ternary . (printf "'%s'" (replace "'" "'\\''" .)) (regexMatch "^[-A-Za-z0-9_@%+=:,./]+$" .)) }}
+{{- end }}
+{{- end }}
+{{- join " " $flags }}
 {{- end }}

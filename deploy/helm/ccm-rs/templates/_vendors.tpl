@@ -8,10 +8,13 @@
 {{- if .create -}}
 {{- fail "secret.create: this chart creates no Secret from values; create it with kubectl and set secret to its name, or set cloudConfig.content for a first try" -}}
 {{- end -}}
-{{- $_ := set $values "secret" (.name | default "") -}}
+{{- $_ := set $values "secret" (ternary "" (.name | default "") (eq (toString .enabled) "false")) -}}
 {{- end -}}
 {{- end -}}
 {{- with $values.secretRef -}}
+{{- with .mountPath -}}
+{{- fail (printf "secretRef.mountPath: the chart mounts the Secret where the program reads it; remove %q" .) -}}
+{{- end -}}
 {{- if or (ne (.apiTokenRef | default "apiToken") "apiToken") (ne (.regionRef | default "region") "region") -}}
 {{- fail "secretRef: the keys of the Secret are apiToken and region; other names are not supported" -}}
 {{- end -}}
@@ -33,10 +36,17 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range list "networking" "robot" -}}
+{{- with index $values . -}}{{- $_ := set . "enabled" (eq (toString .enabled) "true") -}}{{- end -}}
+{{- end -}}
 {{- with $values.networking -}}
 {{- if and .enabled (not $values.clusterCIDR) -}}{{- $_ := set $values "clusterCIDR" (.clusterCIDR | default "10.244.0.0/16") -}}{{- end -}}
 {{- end -}}
-{{- with $values.replicaCount -}}{{- $_ := set $values "replicas" . -}}{{- end -}}
+{{- $_ := set $values "asked" (ternary "replicas" "" (gt (int $values.replicas) 1)) -}}
+{{- with $values.replicaCount -}}
+{{- $_ := set $values "replicas" . -}}
+{{- $_ := set $values "asked" (ternary "replicaCount" "" (gt (int .) 1)) -}}
+{{- end -}}
 {{- with $values.serviceAccountName -}}{{- $_ := set $values.serviceAccount "name" . -}}{{- end -}}
 {{- $pulls := list -}}
 {{- range concat ($values.image.pullSecrets | default list) ($values.imagePullSecrets | default list) -}}
@@ -52,14 +62,24 @@
 {{- end -}}
 {{- end -}}
 {{- else -}}
-{{- range $those -}}{{- $env = append $env . -}}{{- end -}}
+{{- range $those -}}
+{{- $it := . -}}
+{{- if not (or (kindIs "invalid" .value) (kindIs "string" .value)) -}}{{- $it = merge (dict "value" (include "ccm.text" .value)) . -}}{{- end -}}
+{{- $env = append $env $it -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- /* The last one of a name counts, in the place of the first. */ -}}
+{{- $last := dict -}}
+{{- $names := list -}}
+{{- range $env -}}{{- $_ := set $last (toString .name) . -}}{{- $names = append $names (toString .name) -}}{{- end -}}
+{{- $env = list -}}
+{{- range uniq $names -}}{{- $env = append $env (index $last .) -}}{{- end -}}
 {{- with $values.networking -}}
-{{- if and .enabled .network -}}{{- $env = append $env (merge (dict "name" "HCLOUD_NETWORK") .network) -}}{{- end -}}
+{{- if and .enabled .network (not (hasKey $last "HCLOUD_NETWORK")) -}}{{- $env = append $env (merge (dict "name" "HCLOUD_NETWORK") .network) -}}{{- end -}}
 {{- end -}}
 {{- with $values.robot -}}
-{{- if .enabled -}}{{- $env = append $env (dict "name" "ROBOT_ENABLED" "value" "true") -}}{{- end -}}
+{{- if and .enabled (not (hasKey $last "ROBOT_ENABLED")) -}}{{- $env = append $env (dict "name" "ROBOT_ENABLED" "value" "true") -}}{{- end -}}
 {{- end -}}
 {{- $_ := set $values "extraEnv" $env -}}
 {{- $_ := set $values "extraEnvFrom" (concat ($values.extraEnvFrom | default list) ($values.envFrom | default list)) -}}
@@ -71,7 +91,7 @@
 {{- define "ccm.foreign" -}}
 allowUnauthorizedMetrics: set metrics.plain.enabled=true, which opens a listener without authentication
 apiToken: a credential in the values is stored in the release; create a Secret with the key apiToken and set secret to its name
-cloudControllerManager: its settings are values of their own in this chart, such as clusterCIDR, replicas and tolerations
+cloudControllerManager: its settings are values of their own in this chart. clusterName, clusterCIDR, bindAddress, securePort, replicas, nodeSelector, tolerations and leaderElection have the same names; imageRepository, imageName and imageTag are image.repository and image.tag, logVerbosity is verbosity, configureCloudRoutes is controllers.route, cloudConfig is args.cloud-config with extraVolumes and extraVolumeMounts, and its other settings are flags in extraArgs
 cloudNodeManager: cloud-node-manager is another program; this chart installs the cloud controller manager alone
 clusterRoleName: the chart names its roles after the value name; for rules of your own set rbac.extraRules
 clusterRoleRules: the chart grants what the controllers need; set rbac.extraRules for further rules
@@ -80,32 +100,44 @@ containerSecurityContext: set securityContext, which is that of the container
 controllerExtraArgs: set extraArgs
 extraInitContainers: the chart has no init containers; the program waits for the API server itself
 fullnameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
+hostNetworking: set hostNetwork
 infra: set clusterName
 k8sServiceHost: set apiServer.host
 k8sServicePort: set apiServer.port
-monitoring: the secure port always has metrics; set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
+livenessProbe.httpGet: the chart sets the path and the port of the probes; set the times only
+monitoring.podMonitor: set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
 nameOverride: set name, which is also the name of the Lease; it is for a second manager in the same cluster only
 nodeBalancerTags: set extraArgs.nodebalancer-tags
 podMonitor: set serviceMonitor.enabled=true and metrics.scrapers. A PodMonitor cannot use the token of Prometheus' ServiceAccount
+readinessProbe.httpGet: the chart sets the path and the port of the probes; set the times only
 region: put the key region into the Secret, or set env.LINODE_REGION
 roleBindingName: the chart names its roles after the value name
 roleName: the chart names its roles after the value name
 routeController: set clusterCIDR
 selectorLabels: the labels of the selector are fixed, because Kubernetes refuses their change
+serviceMonitor.additionalLabels: set serviceMonitor.labels
 sharedIPLoadBalancing: set the flags in extraArgs, such as extraArgs.load-balancer-type
 strategy: the chart chooses it, because two replicas on one node would need the same ports
 tokenHealthChecker: set extraArgs.enable-token-health-checker
 updateStrategy: the chart chooses it, because two replicas on one node would need the same ports
 vpcName: set extraArgs.vpc-names
+topologySpreadConstraints: set affinity
 vpcNames: set extraArgs.vpc-names
 {{- end }}
 
 {{- define "ccm.refuseForeign" -}}
+{{- $found := list -}}
 {{- range $name, $hint := include "ccm.foreign" . | fromYaml -}}
-{{- if not (kindIs "invalid" (index $.Values $name)) -}}
-{{- fail (printf "%s is not a value of this chart: %s" $name $hint) -}}
+{{- $value := $.Values -}}
+{{- range splitList "." $name -}}{{- $value = ternary (index ($value | default dict) .) nil (kindIs "map" $value) -}}{{- end -}}
+{{- /* What is empty or switched off means nothing, in a vendor's values file as well. */ -}}
+{{- $isOff := and (kindIs "map" $value) (hasKey ($value | default dict) "enabled") (not ($value | default dict).enabled) -}}
+{{- if and $value (not $isOff) -}}{{- $found = append $found (printf "%s is not a value of this chart: %s" $name $hint) -}}{{- end -}}
 {{- end -}}
+{{- with .Values.monitoring -}}
+{{- if eq (toString .enabled) "false" -}}{{- $found = append $found "monitoring.enabled=false is not a value of this chart: set env.HCLOUD_METRICS_ENABLED=false" -}}{{- end -}}
 {{- end -}}
+{{- if $found -}}{{- fail (join "\n" $found) -}}{{- end -}}
 {{- with .Values.namespace -}}
 {{- if ne . $.Release.Namespace -}}
 {{- fail (printf "namespace is %q, and the release is in %q: run helm with --namespace %s, and remove the value" . $.Release.Namespace .) -}}
