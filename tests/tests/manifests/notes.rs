@@ -38,7 +38,7 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
         (
             json!({"provider": "hcloud", "secret": "x", "clusterCIDR": "10.0.0.0/8"}),
             json!({"Secret/kube-system/x": token}),
-            "The Secret x lacks the key network",
+            "The Secret x lacks the key network: Name or ID of the private network",
         ),
         (
             json!({"provider": "hcloud", "secret": "x", "robot": {"enabled": true}}),
@@ -62,6 +62,11 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
         ),
         (json!({"provider": "aws", "tls": {"secretName": "y"}}), json!({}), "The Secret y does not exist"),
         (json!({"provider": "aws", "tls": {"secretName": "y"}}), json!({"Secret/kube-system/y": tls}), ""),
+        (
+            json!({"provider": "aws", "tls": {"secretName": "y"}, "serviceMonitor": {"enabled": true}}),
+            json!({"Secret/kube-system/y": tls}),
+            "The Secret y lacks the key ca.crt",
+        ),
         (
             json!({"provider": "aws", "webhook": {"enabled": true, "secretName": "y", "caBundle": "z"}}),
             json!({"Secret/kube-system/y": {"data": {"tls.crt": "eA=="}}}),

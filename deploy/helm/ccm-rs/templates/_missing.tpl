@@ -3,7 +3,6 @@
 {{- $namespace := .Release.Namespace -}}
 {{- $preset := .Values.theirPreset -}}
 {{- $missing := list -}}
-{{- $keys := dict -}}
 {{- /* Name of a Secret: its keys that are needed, each with its meaning. */ -}}
 {{- $secrets := dict -}}
 {{- with .Values.secret -}}
@@ -29,7 +28,12 @@
 {{- with (.valueFrom | default dict).secretKeyRef -}}
 {{- if not .optional -}}
 {{- $wanted := index $secrets .name | default dict -}}
-{{- if not (hasKey $wanted .key) -}}{{- $_ := set $wanted .key "A variable of the Pod reads it." -}}{{- end -}}
+{{- $ref := . -}}
+{{- $meaning := "A variable of the Pod reads it." -}}
+{{- if eq .name (toString $.Values.secret) -}}
+{{- range $preset.secret.keys -}}{{- if eq .name $ref.key -}}{{- $meaning = .meaning -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- if not (hasKey $wanted .key) -}}{{- $_ := set $wanted .key $meaning -}}{{- end -}}
 {{- $_ := set $secrets .name $wanted -}}
 {{- end -}}
 {{- end -}}
@@ -45,6 +49,9 @@
 {{- if $wanted -}}
 {{- $_ := set $secrets $wanted (dict "tls.crt" "The certificate." "tls.key" "The key of the certificate.") -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.serviceMonitor.enabled .Values.tls.secretName (not .Values.serviceMonitor.tlsConfig) (not .Values.metrics.plain.enabled) -}}
+{{- $_ := set (index $secrets .Values.tls.secretName) "ca.crt" "The CA with which Prometheus verifies the certificate." -}}
 {{- end -}}
 {{- range $name, $wanted := $secrets -}}
 {{- $secret := include "ccm.find" (list "v1" "Secret" $namespace $name) -}}

@@ -29,14 +29,18 @@ repository of the user's own only the user's tag and digest count.
 {{- end -}}
 {{- end }}
 
-{{- /* Repositories of the vendors' programs, which values files of their charts name. Mirrors of other names pass. */ -}}
+{{- /*
+The refusal of an image of a vendor's program, which values files of their charts name; empty if the image is another one. Mirrors of
+other names pass.
+*/ -}}
 {{- define "ccm.checkImage" -}}
 {{- $repository := toString (.Values.image.repository | default "") -}}
 {{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
 {{- $vendors := list
   "^((index[.])?docker[.]io/)?(hetznercloud|linode|digitalocean|k8scloudprovider|rancher|munnerz)/"
   "^(registry[.]k8s[.]io|k8s[.]gcr[.]io)/"
-  "^(([a-z]+[.])?gcr[.]io|[-a-z0-9]+-docker[.]pkg[.]dev)/k8s-staging"
+  "^quay[.]io/syself/"
+  "^(([a-z]+[.])?gcr[.]io|[-a-z0-9]+-docker[.]pkg[.]dev)/k8s-(staging|artifacts)"
   "^mcr[.]microsoft[.]com/"
   "^ghcr[.]io/oracle/"
   "^[-a-z0-9]+[.]ocir[.]io/oracle/"
@@ -49,7 +53,7 @@ repository of the user's own only the user's tag and digest count.
 {{- if $is -}}
 {{- $what := "set it to the repository that you pushed the image of ccm-rs to, such as registry.example.com/cloud-controller-manager" -}}
 {{- if $packaged.repository -}}{{- $what = printf "remove image.repository, image.tag and image.digest: the package has the image %s" $packaged.repository -}}{{- end -}}
-{{- fail (printf "image.repository: %q has the vendor's program, not this one; %s" $repository $what) -}}
+{{- printf "image.repository: %q has the vendor's program, not this one; %s" $repository $what -}}
 {{- end -}}
 {{- end }}
 

@@ -19,7 +19,6 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- include "ccm.resolveFlags" . -}}
 {{- include "ccm.resolveNames" . -}}
 {{- include "ccm.checkProvider" . -}}
-{{- include "ccm.checkImage" . -}}
 {{- include "ccm.checkTexts" . -}}
 {{- include "ccm.applyPreset" . -}}
 {{- end -}}

@@ -5,9 +5,6 @@
 {{- $values := .Values -}}
 {{- with $values.secret -}}
 {{- if kindIs "map" . -}}
-{{- if .create -}}
-{{- fail "secret.create: this chart creates no Secret from values; create it with kubectl and set secret to its name, or set cloudConfig.content for a first try" -}}
-{{- end -}}
 {{- $_ := set $values "secret" (ternary "" (.name | default "") (eq (toString .enabled) "false")) -}}
 {{- end -}}
 {{- end -}}
@@ -47,6 +44,8 @@
 {{- $_ := set $values "replicas" . -}}
 {{- $_ := set $values "asked" (ternary "replicaCount" "" (gt (int .) 1)) -}}
 {{- end -}}
+{{- /* In the values files of vendors an empty list is a placeholder; without any toleration the Pod never starts. */ -}}
+{{- if and (kindIs "slice" $values.tolerations) (not $values.tolerations) -}}{{- $_ := set $values "tolerations" nil -}}{{- end -}}
 {{- with $values.serviceAccountName -}}{{- $_ := set $values.serviceAccount "name" . -}}{{- end -}}
 {{- $pulls := list -}}
 {{- range concat ($values.image.pullSecrets | default list) ($values.imagePullSecrets | default list) -}}
@@ -137,22 +136,26 @@ vpcNames: set extraArgs.vpc-names
 {{- with .Values.monitoring -}}
 {{- if eq (toString .enabled) "false" -}}{{- $found = append $found "monitoring.enabled=false is not a value of this chart: set env.HCLOUD_METRICS_ENABLED=false" -}}{{- end -}}
 {{- end -}}
-{{- if $found -}}{{- fail (join "\n" $found) -}}{{- end -}}
+{{- if and (kindIs "map" .Values.secret) (.Values.secret | default dict).create -}}
+{{- $found = append $found "secret.create: this chart creates no Secret from values; create it with kubectl and set secret to its name, or set cloudConfig.content for a first try" -}}
+{{- end -}}
 {{- with .Values.namespace -}}
 {{- if ne . $.Release.Namespace -}}
-{{- fail (printf "namespace is %q, and the release is in %q: run helm with --namespace %s, and remove the value" . $.Release.Namespace .) -}}
+{{- $found = append $found (printf "namespace is %q, and the release is in %q: run helm with --namespace %s, and remove the value" . $.Release.Namespace .) -}}
 {{- end -}}
 {{- end -}}
 {{- range $name := list "global" "networking" "loadBalancer" "blockStorage" "metadata" "route" -}}
-{{- if not (kindIs "invalid" (index $.Values.cloudConfig $name)) -}}
-{{- fail (printf "cloudConfig.%s: this chart does not write the configuration file; put the file into a Secret and set secret to its name, or set cloudConfig.content to its text" $name) -}}
+{{- if index $.Values.cloudConfig $name -}}
+{{- $found = append $found (printf "cloudConfig.%s: this chart does not write the configuration file; put the file into a Secret and set secret to its name, or set cloudConfig.content to its text" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- range list "fsGroup" "fsGroupChangePolicy" "supplementalGroups" "sysctls" -}}
 {{- if hasKey ($.Values.securityContext | default dict) . -}}
-{{- fail (printf "securityContext.%s: securityContext is that of the container, which has no such field; set podSecurityContext.%s" . .) -}}
+{{- $found = append $found (printf "securityContext.%s: securityContext is that of the container, which has no such field; set podSecurityContext.%s" . .) -}}
 {{- end -}}
 {{- end -}}
+{{- with include "ccm.checkImage" . -}}{{- $found = append $found . -}}{{- end -}}
+{{- if $found -}}{{- fail (join "\n" $found) -}}{{- end -}}
 {{- end }}
 
 {{- /* Flags that have a value: the value, its type, and what the schema of the value accepts. */ -}}
@@ -204,7 +207,7 @@ webhooks: set webhook.enabled and webhook.services.enabled
 {{- $flag := include "ccm.flagName" .flag -}}
 {{- $values := ternary .value (list .value) (kindIs "slice" .value) -}}
 {{- if .join -}}{{- $values = concat (index .flags $flag | default list) $values -}}{{- end -}}
-{{- $_ := set .flags $flag $values -}}
+{{- if $values -}}{{- $_ := set .flags $flag $values -}}{{- end -}}
 {{- end }}
 
 {{- /*
@@ -221,7 +224,7 @@ those without a value in bareFlags.
 {{- end -}}
 {{- else -}}
 {{- range .Values.args -}}
-{{- $pair := regexSplit "=" (regexReplaceAll "^--?" . "") 2 -}}
+{{- $pair := regexSplit "=" (regexReplaceAll "^--?" (regexReplaceAll "^-v([0-9]+)$" . "-v=${1}") "") 2 -}}
 {{- $flag := include "ccm.flagName" (index $pair 0) -}}
 {{- if or (eq (len $pair) 2) (eq (index $ours $flag | default dict).type "switch") -}}
 {{- include "ccm.addFlag" (dict "flags" $flags "flag" $flag "value" (ternary (last $pair) "" (eq (len $pair) 2)) "join" true) -}}
