@@ -48,6 +48,9 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- $hints := dict "alibaba" "alibabacloud" "aliyun" "alibabacloud" "baidu" "cce" "baiducloud" "cce" "do" "digitalocean" "ec2" "aws" "gcp" "gce" "google" "gce" "hetzner" "hcloud" "akamai" "linode" "oracle" "oci" "tencent" "tencentcloud" "qcloud" "tencentcloud" -}}
 {{- $lower := lower $name | replace "_" "" | replace "-" "" -}}
 {{- $hint := index $hints $lower | default (ternary $lower "" (has $lower $known)) -}}
+{{- if and (not $hint) (ge (len $lower) 3) -}}
+{{- range $known -}}{{- if eq (trunc 2 .) (trunc 2 $lower) -}}{{- $hint = . -}}{{- end -}}{{- end -}}
+{{- end -}}
 {{- fail (printf "%s: %q is unknown%s; known ones are %s; for a provider of your own program set preset=none" $what $name (ternary (printf ", did you mean %q?" $hint) "" (not (empty $hint))) (join ", " $known)) -}}
 {{- end -}}
 {{- $preset = tpl (.Files.Get (printf "presets/%s.yaml" $name)) . | fromYaml -}}
