@@ -9,7 +9,7 @@ use crate::helm::Helm;
 /// Adds the paths of all values with a default. Below `resources` and `labels`, null removes a default on purpose.
 fn paths(values: &Map<String, Value>, above: &[String], found: &mut Vec<Vec<String>>) {
     for (name, value) in values.iter().filter(|(_, value)| !value.is_null()) {
-        let path = [above, &[name.clone()]].concat();
+        let path = [above, std::slice::from_ref(name)].concat();
         if let Some(children) = value.as_object().filter(|_| !["resources", "labels"].contains(&name.as_str())) {
             paths(children, &path, found);
         }
