@@ -45,6 +45,10 @@ impl Helm {
         }
     }
 
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Returns the output of `helm template` for these values (`name=value`, as for `--set`), or its error.
     pub(crate) fn text(&self, values: &[String]) -> Result<String> {
         let made = || self.made.lock();
@@ -68,12 +72,22 @@ impl Helm {
 
     /// Returns the output of `helm template` of a chart for these values, as in a values file, or its error.
     pub(crate) fn rendered(&self, chart: &Path, values: &Map<String, Value>) -> Result<String> {
+        self.rendered_as(("ccm", "kube-system"), chart, values)
+    }
+
+    /// Returns the same for a release with this name in this namespace.
+    pub(crate) fn rendered_as(
+        &self,
+        (release, namespace): (&str, &str),
+        chart: &Path,
+        values: &Map<String, Value>,
+    ) -> Result<String> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("values.yaml");
         std::fs::write(&file, serde_json::to_string(values)?)?;
         let mut command = Command::new(&self.program);
-        command.args(["template", "ccm"]).arg(chart);
-        command.args(["--namespace", "kube-system", "--kube-version", &oldest()]);
+        command.args(["template", release]).arg(chart);
+        command.args(["--namespace", namespace, "--kube-version", &oldest()]);
         if values.get("image").is_none() {
             command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
         }
@@ -88,6 +102,17 @@ impl Helm {
     /// Returns the text that `helm install` prints. Helm shows it with a cluster only, so a copy of the chart has the text
     /// as a template of its own.
     pub(crate) fn notes(&self, values: &Map<String, Value>) -> Result<String> {
+        self.notes_as(("ccm", "kube-system"), values, &Map::new())
+    }
+
+    /// Returns the same for a release with this name in this namespace, in a cluster with these objects: `KIND/NAMESPACE/NAME`
+    /// and the object.
+    pub(crate) fn notes_as(
+        &self,
+        release: (&str, &str),
+        values: &Map<String, Value>,
+        objects: &Map<String, Value>,
+    ) -> Result<String> {
         let folder = tempfile::tempdir()?;
         let chart = folder.path().join("ccm-rs");
         let copied = Command::new("cp").arg("-R").arg(deploy().join("helm/ccm-rs")).arg(&chart).status()?;
@@ -101,7 +126,13 @@ impl Helm {
         )?;
         let document = "kind: Notes\ntext: {{ include \"notes\" . | quote }}\n";
         std::fs::write(chart.join("templates/notes.yaml"), document)?;
-        let documents = parse(&self.rendered(&chart, values)?)?;
+        let found = "index . (printf \"%s/%s/%s\" (index $ 1) (index $ 2) (index $ 3))";
+        let find = format!(
+            "{{{{ define \"ccm.find\" }}}}{{{{ with fromJson `{}` }}}}{{{{ with {found} }}}}{{{{ toJson . }}}}{{{{ end }}}}{{{{ end }}}}{{{{ end }}}}",
+            serde_json::to_string(objects)?
+        );
+        std::fs::write(chart.join("templates/_find.tpl"), find)?;
+        let documents = parse(&self.rendered_as(release, &chart, values)?)?;
         let notes = documents.iter().find(|document| document["kind"] == "Notes").context("no notes")?;
         Ok(notes["text"].as_str().unwrap_or_default().to_owned())
     }

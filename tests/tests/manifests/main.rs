@@ -15,6 +15,7 @@ mod atom;
 #[path = "../kube_apiserver/cluster.rs"]
 mod cluster;
 mod cluster_objects;
+mod defaults;
 mod documents;
 #[allow(dead_code)]
 #[path = "../kube_apiserver/environment.rs"]
@@ -24,6 +25,8 @@ mod image;
 #[allow(dead_code)]
 #[path = "../kube_apiserver/kubelets.rs"]
 mod kubelets;
+mod notes;
+mod package;
 mod pods;
 mod presets;
 mod proof;
@@ -99,6 +102,13 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         presets::the_notes_say_how_to_see_that_it_works_and_how_to_uninstall,
         presets::values_files_have_the_effect_that_the_table_says,
         runbooks::the_chart_puts_the_base_of_the_runbooks_into_each_alert,
+        runbooks::the_alerts_name_the_lease_and_the_namespace_of_the_release,
+        defaults::a_value_that_is_left_empty_has_its_default,
+        package::a_package_installs_its_image_and_no_mixture,
+        package::a_package_with_an_image_that_cannot_be_pulled_is_not_made,
+        notes::the_notes_name_what_the_cluster_lacks,
+        notes::the_notes_give_doctor_the_flags_of_the_release,
+        notes::the_notes_warn_of_credentials_in_variables,
     );
     let with_cluster = named!(
         with_cluster,

@@ -180,6 +180,12 @@ struct Case {
     /// Flags that the container does not have.
     #[serde(default)]
     without: Vec<String>,
+    /// Parts of the whole output.
+    #[serde(default)]
+    text: Vec<String>,
+    /// Name and namespace of the release, if they are not the usual ones.
+    release: Option<String>,
+    namespace: Option<String>,
     /// Parts of the error, if the values are refused.
     #[serde(default)]
     refused: Vec<String>,
@@ -196,14 +202,19 @@ pub(crate) fn values_files_have_the_effect_that_the_table_says(helm: &Helm) -> R
 }
 
 fn check(helm: &Helm, case: &Case) -> Result<()> {
-    let text = helm.rendered(&deploy().join("helm/ccm-rs"), &case.values);
+    let release = (case.release.as_deref().unwrap_or("ccm"), case.namespace.as_deref().unwrap_or("kube-system"));
+    let text = helm.rendered_as(release, &deploy().join("helm/ccm-rs"), &case.values);
     if !case.refused.is_empty() {
         let Err(error) = text else { bail!("the values are accepted") };
         let missing: Vec<_> = case.refused.iter().filter(|part| !error.to_string().contains(*part)).collect();
         ensure!(missing.is_empty(), "the error lacks {missing:?}: {error}");
         return Ok(());
     }
-    let documents = crate::documents::parse(&text?)?;
+    let text = text?;
+    for part in &case.text {
+        ensure!(text.contains(part), "the output lacks {part:?}");
+    }
+    let documents = crate::documents::parse(&text)?;
     let [(_, _, pod)] = pods(&documents)[..] else { bail!("not one Pod") };
     let container = &pod["spec"]["containers"][0];
     for (pointer, wanted) in &case.pod {

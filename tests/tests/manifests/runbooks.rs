@@ -59,3 +59,22 @@ pub(crate) fn the_chart_puts_the_base_of_the_runbooks_into_each_alert(helm: &Hel
     }
     Ok(())
 }
+
+pub(crate) fn the_alerts_name_the_lease_and_the_namespace_of_the_release(helm: &Helm) -> Result<()> {
+    let values = json!({"provider": "simulated", "name": "second", "prometheusRule": {"enabled": true}});
+    let values = values.as_object().cloned().unwrap_or_default();
+    let documents = parse(&helm.rendered_as(("two", "lb"), &deploy().join("helm/ccm-rs"), &values)?)?;
+    let rule = documents.iter().find(|it| it["kind"] == "PrometheusRule").context("no PrometheusRule")?;
+    let text = rule["spec"].to_string();
+    for part in [
+        r#"leader_election_master_status{name=\"second\"}"#,
+        "kubectl -n lb get lease second -o yaml",
+        "kubectl -n lb get pods -l app.kubernetes.io/name=second",
+        // The job is a label of the ServiceMonitor, whatever the name is.
+        r#"up{job=\"cloud-controller-manager\"}"#,
+    ] {
+        ensure!(text.contains(part), "the alerts lack {part}");
+    }
+    ensure!(!text.contains("kubectl -n kube-system"), "an alert has a command for kube-system");
+    Ok(())
+}

@@ -1,6 +1,6 @@
 {{- define "ccm.selector" -}}
-app.kubernetes.io/name: {{ .Values.name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ toYaml .Values.name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- define "ccm.labels" -}}
@@ -11,6 +11,50 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.labels }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{- /*
+Fills in the image of the package (files/image.yaml, which deploy/package writes). Its tag or digest belongs to its repository: with a
+repository of the user's own only the user's tag and digest count.
+*/ -}}
+{{- define "ccm.packagedImage" -}}
+{{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
+{{- $image := .Values.image -}}
+{{- if and $packaged.repository (or (not $image.repository) (eq (toString $image.repository) $packaged.repository)) -}}
+{{- $_ := set $image "repository" $packaged.repository -}}
+{{- if not (or $image.tag $image.digest) -}}
+{{- $_ := set $image "tag" $packaged.tag -}}
+{{- $_ := set $image "digest" $packaged.digest -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+The refusal of an image of a vendor's program, which values files of their charts name; empty if the image is another one. Mirrors of
+other names pass.
+*/ -}}
+{{- define "ccm.checkImage" -}}
+{{- $repository := toString (.Values.image.repository | default "") -}}
+{{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
+{{- $vendors := list
+  "^((index[.])?docker[.]io/)?(hetznercloud|linode|digitalocean|k8scloudprovider|rancher|munnerz)/"
+  "^(registry[.]k8s[.]io|k8s[.]gcr[.]io)/"
+  "^quay[.]io/syself/"
+  "^(([a-z]+[.])?gcr[.]io|[-a-z0-9]+-docker[.]pkg[.]dev)/k8s-(staging|artifacts)"
+  "^mcr[.]microsoft[.]com/"
+  "^ghcr[.]io/oracle/"
+  "^[-a-z0-9]+[.]ocir[.]io/oracle/"
+  "^registry[-.a-z0-9]*[.](aliyuncs|cr[.]aliyuncs)[.]com/acs/"
+  "^ccr[.]ccs[.]tencentyun[.]com/tkeimages/"
+  "^[-a-z]*registry[.]baidubce[.]com/cce-plugin"
+-}}
+{{- $is := contains "{{" $repository -}}
+{{- range $vendors -}}{{- if regexMatch . $repository -}}{{- $is = true -}}{{- end -}}{{- end -}}
+{{- if $is -}}
+{{- $what := "set it to the repository that you pushed the image of ccm-rs to, such as registry.example.com/cloud-controller-manager" -}}
+{{- if $packaged.repository -}}{{- $what = printf "remove image.repository, image.tag and image.digest: the package has the image %s" $packaged.repository -}}{{- end -}}
+{{- printf "image.repository: %q has the vendor's program, not this one; %s" $repository $what -}}
+{{- end -}}
 {{- end }}
 
 {{- define "ccm.image" -}}
@@ -118,8 +162,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* Whom the manager's roles are bound to. */ -}}
 {{- define "ccm.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "ccm.serviceAccount" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "ccm.serviceAccount" . | toYaml }}
+  namespace: {{ toYaml .Release.Namespace }}
 {{- with .Values.rbac.extraSubjects }}
 {{ toYaml . }}
 {{- end }}

@@ -12,83 +12,74 @@
 {{- end }}
 {{- end }}
 {{- if not $controllers }}{{ fail "controllers: all of them are off, so there is nothing to install; turn one on" }}{{ end }}
-- --cloud-provider={{ .Values.cloudProvider }}
-{{- if include "ccm.cloudConfig" . }}
-- --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}
-{{- end }}
-{{- if .Values.allowUntaggedCloud }}
-- --allow-untagged-cloud=true
-{{- end }}
-{{- with .Values.adoptableLoadBalancerTag }}
-- --adoptable-load-balancer-tag={{ . }}
-{{- end }}
-- --cluster-name={{ .Values.clusterName }}
 {{- if .Values.apiServer.nodeAddress }}
 {{- fail "apiServer.nodeAddress was removed: a Node has no address before this program has set it, so the Pod could never start; leave it out, or set apiServer.candidates if the node's API server is not on port 6443" }}
 {{- end }}
-{{- with .Values.apiServer.candidates }}
-- --api-server-candidates={{ join "," . }}
+{{- $args := list (printf "--cloud-provider=%s" .Values.cloudProvider) }}
+{{- if include "ccm.cloudConfig" . }}{{ $args = append $args (printf "--cloud-config=/etc/cloud/%s" .Values.cloudConfig.key) }}{{ end }}
+{{- if .Values.allowUntaggedCloud }}{{ $args = append $args "--allow-untagged-cloud=true" }}{{ end }}
+{{- with .Values.adoptableLoadBalancerTag }}{{ $args = append $args (printf "--adoptable-load-balancer-tag=%s" .) }}{{ end }}
+{{- $args = append $args (printf "--cluster-name=%s" .Values.clusterName) }}
+{{- with .Values.apiServer.candidates }}{{ $args = append $args (printf "--api-server-candidates=%s" (join "," .)) }}{{ end }}
+{{- $args = append $args (printf "--controllers=%s" (join "," $controllers)) }}
+{{- if include "ccm.routes" . }}{{ $args = append $args (printf "--cluster-cidr=%s" .Values.clusterCIDR) }}
+{{- else }}{{ $args = append $args "--configure-cloud-routes=false" }}
 {{- end }}
-- --controllers={{ join "," $controllers }}
-{{- if include "ccm.routes" . }}
-- --cluster-cidr={{ .Values.clusterCIDR }}
-{{- else }}
-- --configure-cloud-routes=false
-{{- end }}
-- --leader-elect={{ .Values.leaderElection.enabled }}
+{{- $args = append $args (printf "--leader-elect=%t" .Values.leaderElection.enabled) }}
 {{- if .Values.leaderElection.enabled }}
-- --leader-elect-resource-name={{ .Values.name }}
-- --leader-elect-resource-namespace={{ .Release.Namespace }}
-- --leader-elect-lease-duration={{ .Values.leaderElection.leaseDuration }}
-- --leader-elect-renew-deadline={{ .Values.leaderElection.renewDeadline }}
-- --leader-elect-retry-period={{ .Values.leaderElection.retryPeriod }}
+{{- $args = append $args (printf "--leader-elect-resource-name=%s" .Values.name) }}
+{{- $args = append $args (printf "--leader-elect-resource-namespace=%s" .Release.Namespace) }}
+{{- $args = append $args (printf "--leader-elect-lease-duration=%s" .Values.leaderElection.leaseDuration) }}
+{{- $args = append $args (printf "--leader-elect-renew-deadline=%s" .Values.leaderElection.renewDeadline) }}
+{{- $args = append $args (printf "--leader-elect-retry-period=%s" .Values.leaderElection.retryPeriod) }}
 {{- end }}
-{{- if .Values.useServiceAccountCredentials }}
-- --use-service-account-credentials=true
-{{- end }}
-- --bind-address={{ .Values.bindAddress }}
-- --secure-port={{ .Values.securePort }}
+{{- if .Values.useServiceAccountCredentials }}{{ $args = append $args "--use-service-account-credentials=true" }}{{ end }}
+{{- $args = append $args (printf "--bind-address=%s" .Values.bindAddress) }}
+{{- $args = append $args (printf "--secure-port=%s" (include "ccm.text" .Values.securePort)) }}
 {{- if .Values.tls.secretName }}
-- --tls-cert-file=/etc/ccm/tls/tls.crt
-- --tls-private-key-file=/etc/ccm/tls/tls.key
+{{- $args = concat $args (list "--tls-cert-file=/etc/ccm/tls/tls.crt" "--tls-private-key-file=/etc/ccm/tls/tls.key") }}
 {{- end }}
-{{- if not .Values.auth.enabled }}
-- --authentication-skip-lookup=true
+{{- if not .Values.auth.enabled }}{{ $args = append $args "--authentication-skip-lookup=true" }}{{ end }}
+{{- with .Values.metrics.plain }}
+{{- if .enabled }}
+{{- $args = append $args (printf "--metrics-bind-address=%s:%s" (include "ccm.host" .address) (include "ccm.text" .port)) }}
 {{- end }}
-{{- if .Values.metrics.plain.enabled }}
-- --metrics-bind-address={{ .Values.metrics.plain.address }}:{{ .Values.metrics.plain.port }}
 {{- end }}
 {{- $gates := .Values.featureGates }}
 {{- with include "ccm.webhooks" . }}
 {{- $gates = merge (dict "CloudControllerManagerWebhook" true) $gates }}
-- --webhooks={{ . }}
+{{- $args = append $args (printf "--webhooks=%s" .) }}
 {{- end }}
 {{- if .Values.webhook.services.enabled }}
-- --service-validation-action={{ .Values.webhook.services.validationAction }}
+{{- $args = append $args (printf "--service-validation-action=%s" .Values.webhook.services.validationAction) }}
 {{- end }}
 {{- if include "ccm.webhooks" . }}
-- --webhook-secure-port={{ .Values.webhook.port }}
-- --webhook-tls-cert-file=/etc/ccm/webhook/tls.crt
-- --webhook-tls-private-key-file=/etc/ccm/webhook/tls.key
+{{- $args = append $args (printf "--webhook-secure-port=%s" (include "ccm.text" .Values.webhook.port)) }}
+{{- $args = concat $args (list "--webhook-tls-cert-file=/etc/ccm/webhook/tls.crt" "--webhook-tls-private-key-file=/etc/ccm/webhook/tls.key") }}
 {{- end }}
 {{- if $gates }}
 {{- $pairs := list }}
 {{- range $gate, $on := $gates }}{{ $pairs = append $pairs (printf "%s=%t" $gate $on) }}{{ end }}
-- --feature-gates={{ join "," $pairs }}
+{{- $args = append $args (printf "--feature-gates=%s" (join "," $pairs)) }}
 {{- end }}
-- --logging-format={{ .Values.loggingFormat }}
-- -v={{ .Values.verbosity }}
+{{- $args = append $args (printf "--logging-format=%s" .Values.loggingFormat) }}
+{{- $args = append $args (printf "-v=%s" (include "ccm.text" .Values.verbosity)) }}
 {{- range $flag, $value := .Values.extraArgs }}
-{{- if kindIs "slice" $value }}
-{{- range $value }}
-- {{ printf "--%s=%s" $flag (include "ccm.text" .) | quote }}
+{{- range ternary $value (list $value) (kindIs "slice" $value) }}{{ $args = append $args (printf "--%s=%s" $flag (include "ccm.text" .)) }}{{ end }}
 {{- end }}
-{{- else if eq (toString $value) "" }}
-- --{{ $flag }}
-{{- else }}
-- {{ printf "--%s=%s" $flag (include "ccm.text" $value) | quote }}
+{{- /* Flags without a value come last: one that needs a value would take the next flag for it. */}}
+{{- range .Values.bareFlags }}{{ $args = append $args (printf "--%s" .) }}{{ end }}
+{{- range $args }}
+{{- if regexMatch "[[:cntrl:]]" . }}
+{{- fail (printf "args: %q has a line break or another control character; remove it from the value that sets the flag" .) }}
 {{- end }}
 {{- end }}
+{{- toYaml $args }}
+{{- end }}
+
+{{- /* A host before a port: an IPv6 address is in brackets. */ -}}
+{{- define "ccm.host" -}}
+{{- if and (contains ":" .) (not (hasPrefix "[" .)) }}[{{ . }}]{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
 {{- define "ccm.tolerations" -}}
@@ -203,7 +194,7 @@ httpGet:
 metadata:
   labels:
     {{- include "ccm.labels" . | nindent 4 }}
-    k8s-app: {{ .Values.name }}
+    k8s-app: {{ toYaml .Values.name }}
     tier: control-plane
     component: cloud-controller-manager
     {{- with .Values.podLabels }}
@@ -214,7 +205,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "ccm.serviceAccount" . }}
+  serviceAccountName: {{ include "ccm.serviceAccount" . | toYaml }}
   automountServiceAccountToken: true
   {{- with .Values.image.pullSecrets }}
   imagePullSecrets:
@@ -223,12 +214,12 @@ spec:
   # Before there is a Pod network, and where the metadata service answers the host alone.
   hostNetwork: {{ .Values.hostNetwork }}
   # The cluster's DNS may not run before the Nodes are initialised.
-  dnsPolicy: {{ .Values.dnsPolicy }}
+  dnsPolicy: {{ toYaml .Values.dnsPolicy }}
   {{- with .Values.dnsConfig }}
   dnsConfig:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  priorityClassName: {{ .Values.priorityClassName }}
+  priorityClassName: {{ toYaml .Values.priorityClassName }}
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
@@ -321,23 +312,23 @@ spec:
     - name: cloud-config
       {{- if $.Values.cloudConfig.configMapName }}
       configMap:
-        name: {{ . }}
+        name: {{ . | toYaml }}
       {{- else }}
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | toYaml }}
         defaultMode: 288 # 0440
       {{- end }}
     {{- end }}
     {{- with .Values.tls.secretName }}
     - name: tls
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | toYaml }}
         defaultMode: 288 # 0440
     {{- end }}
     {{- if include "ccm.webhooks" . }}
     - name: webhook-tls
       secret:
-        secretName: {{ include "ccm.webhookSecret" . }}
+        secretName: {{ include "ccm.webhookSecret" . | toYaml }}
         defaultMode: 288 # 0440
     {{- end }}
     {{- with .Values.extraVolumes }}
@@ -346,7 +337,17 @@ spec:
   {{- end }}
 {{- end }}
 
-{{- /* What `doctor` needs to know of the configuration. */ -}}
+{{- /* The arguments by which `doctor` and `explain` see what the manager sees, for a shell; defaults are left out. */ -}}
 {{- define "ccm.doctorFlags" -}}
---cloud-provider={{ .Values.cloudProvider }}{{ if include "ccm.cloudConfig" . }} --cloud-config=/etc/cloud/{{ .Values.cloudConfig.key }}{{ else if hasKey .Values.extraArgs "cloud-config" }} --cloud-config={{ index .Values.extraArgs "cloud-config" }}{{ end }}
+{{- $flags := list }}
+{{- $main := list "cloud-provider" "cloud-config" "allow-untagged-cloud" "cluster-name" "controllers" "cluster-cidr" "configure-cloud-routes" "leader-elect" "leader-elect-resource-name" "leader-elect-resource-namespace" "use-service-account-credentials" "authentication-skip-lookup" "webhooks" "feature-gates" }}
+{{- $base := "--controllers=cloud-node-controller,cloud-node-lifecycle-controller,service-lb-controller" }}
+{{- $defaults := list "--cluster-name=kubernetes" "--leader-elect=true" "--leader-elect-resource-name=cloud-controller-manager" "--leader-elect-resource-namespace=kube-system" $base (printf "%s,node-route-controller" $base) }}
+{{- range include "ccm.args" . | fromYamlArray }}
+{{- $name := regexReplaceAll "^--?([^=]*).*$" . "${1}" }}
+{{- if and (or (has $name $main) (hasKey $.Values.extraArgs $name)) (not (has . $defaults)) }}
+{{- $flags = append $flags (ternary . (printf "'%s'" (replace "'" "'\\''" .)) (regexMatch "^[-A-Za-z0-9_@%+=:,./]+$" .)) }}
+{{- end }}
+{{- end }}
+{{- join " " $flags }}
 {{- end }}

@@ -1,6 +1,8 @@
 {{- /*
 Completes .Values, once for each rendering; every template calls it first. In this order:
 
+0. Values that the user's file leaves empty (`rbac:` with commented-out keys is null) get their defaults back. Helm removes the
+   default of a value that is null, so files/defaults.yaml has a copy of values.yaml.
 1. `args` and `extraArgs` that have a value of their own set that value.
 2. Names of values that charts of vendors have are resolved, or refused with the name that this chart has.
 3. The preset of the cloud (presets/NAME.yaml) fills in what the user left out. Lists are joined; the user's entry replaces that of
@@ -10,9 +12,8 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- define "ccm.prepare" -}}
 {{- if not .Values.isPrepared -}}
 {{- $_ := set .Values "isPrepared" true -}}
-{{- range list "controllers" "cloudConfig" "leaderElection" "serviceAccount" "rbac" "image" "featureGates" "auth" "apiServer" -}}
-{{- if not (kindIs "map" (index $.Values .)) -}}{{- $_ := set $.Values . dict -}}{{- end -}}
-{{- end -}}
+{{- include "ccm.restoreDefaults" (dict "to" .Values "from" (.Files.Get "files/defaults.yaml" | fromYaml)) -}}
+{{- include "ccm.packagedImage" . -}}
 {{- include "ccm.refuseForeign" . -}}
 {{- include "ccm.checkFlags" . -}}
 {{- include "ccm.resolveFlags" . -}}
@@ -45,13 +46,18 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- if not (has $name $known) -}}
 {{- $what := ternary "preset" "provider" (not (empty .Values.preset)) -}}
 {{- $hints := dict "alibaba" "alibabacloud" "aliyun" "alibabacloud" "baidu" "cce" "baiducloud" "cce" "do" "digitalocean" "ec2" "aws" "gcp" "gce" "google" "gce" "hetzner" "hcloud" "akamai" "linode" "oracle" "oci" "tencent" "tencentcloud" "qcloud" "tencentcloud" -}}
-{{- $hint := index $hints $name -}}
+{{- $lower := lower $name | replace "_" "" | replace "-" "" -}}
+{{- $hint := index $hints $lower | default (ternary $lower "" (has $lower $known)) -}}
+{{- if and (not $hint) (ge (len $lower) 3) -}}
+{{- range $known -}}{{- if eq (trunc 2 .) (trunc 2 $lower) -}}{{- $hint = . -}}{{- end -}}{{- end -}}
+{{- end -}}
 {{- fail (printf "%s: %q is unknown%s; known ones are %s; for a provider of your own program set preset=none" $what $name (ternary (printf ", did you mean %q?" $hint) "" (not (empty $hint))) (join ", " $known)) -}}
 {{- end -}}
 {{- $preset = tpl (.Files.Get (printf "presets/%s.yaml" $name)) . | fromYaml -}}
 {{- if $preset.Error -}}{{- fail (printf "presets/%s.yaml: %s" $name $preset.Error) -}}{{- end -}}
 {{- end -}}
 {{- include "ccm.checkSecret" (dict "root" . "name" $name "preset" $preset) -}}
+{{- include "ccm.preferFiles" (dict "root" . "preset" $preset) -}}
 {{- range $name, $by := dict "extraEnv" "name" "extraVolumes" "name" "extraVolumeMounts" "mountPath" -}}
 {{- include "ccm.join" (dict "in" $.Values "name" $name "first" (index ($preset.values | default dict) $name) "by" $by) -}}
 {{- end -}}
@@ -69,6 +75,24 @@ Completes .Values, once for each rendering; every template calls it first. In th
 {{- end -}}
 {{- end -}}
 {{- $_ := set .Values "theirPreset" $preset -}}
+{{- $_ := set .Values "presetName" $name -}}
+{{- include "ccm.checkConflicts" . -}}
+{{- end }}
+
+{{- /*
+Gives values that are null their defaults. Maps with keys of the user's own are left: there, null removes a default, as in
+`resources.limits.memory=null`.
+*/ -}}
+{{- define "ccm.restoreDefaults" -}}
+{{- $to := .to -}}
+{{- range $key, $value := .from -}}
+{{- $has := index $to $key -}}
+{{- if kindIs "invalid" $has -}}
+{{- if not (kindIs "invalid" $value) -}}{{- $_ := set $to $key (deepCopy $value) -}}{{- else -}}{{- $_ := set $to $key nil -}}{{- end -}}
+{{- else if and (kindIs "map" $has) (kindIs "map" $value) (not (has $key (list "resources" "labels"))) -}}
+{{- include "ccm.restoreDefaults" (dict "to" $has "from" $value) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "ccm.defaults" -}}
@@ -97,14 +121,73 @@ cloudConfig:
 {{- end -}}
 {{- fail (printf "secret: the provider %s uses no Secret; remove the value" .name) -}}
 {{- end -}}
-{{- if and $secret $secret.required (not $values.secret) -}}
-{{- $own := list $values.cloudConfig.secretName $values.cloudConfig.configMapName $values.cloudConfig.content $values.extraEnv $values.extraEnvFrom $values.extraVolumes (index $values.extraArgs "cloud-config") -}}
-{{- if not (compact $own) -}}
+{{- $set := dict -}}
+{{- range $values.extraEnv -}}
+{{- if or .value .valueFrom -}}{{- $_ := set $set .name true -}}
+{{- else -}}
+{{- $name := .name -}}
+{{- range ($secret | default dict).keys -}}
+{{- if and $values.secret (hasSuffix "_FILE" $name) (has $name (.env | default list)) -}}
+{{- fail (printf "env.%s is empty, and would hide the key %s of the Secret; remove it" $name .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $has := or $values.secret $values.extraEnvFrom (not ($secret | default dict).required) -}}
+{{- if and (not $has) $secret.file -}}
+{{- $has = or $values.cloudConfig.secretName $values.cloudConfig.configMapName $values.cloudConfig.content (compact (index $values.extraArgs "cloud-config" | default list)) -}}
+{{- end -}}
+{{- if not $has -}}
+{{- range $secret.flags -}}{{- if hasKey $values.extraArgs . -}}{{- $has = true -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- if not $has -}}
 {{- $keys := list -}}
-{{- range $secret.keys -}}{{- if not .optional -}}{{- $keys = append $keys .name -}}{{- end -}}{{- end -}}
-{{- fail (printf "secret is required for the provider %s: set it to the name of a Secret in %s with the key %s, for example `kubectl -n %s create secret generic NAME %s`" .name .root.Release.Namespace (join " and the key " $keys) .root.Release.Namespace $secret.create) -}}
+{{- $others := list -}}
+{{- $lacks := false -}}
+{{- range $secret.keys -}}
+{{- if not .optional -}}
+{{- $keys = append $keys .name -}}
+{{- $found := false -}}
+{{- range .env -}}{{- if hasKey $set . -}}{{- $found = true -}}{{- end -}}{{- end -}}
+{{- $mount := .mount -}}
+{{- range $values.extraVolumeMounts -}}{{- if and $mount (eq .mountPath $mount) -}}{{- $found = true -}}{{- end -}}{{- end -}}
+{{- if not $found -}}
+{{- $lacks = true -}}
+{{- $ways := list -}}
+{{- range .env -}}{{- $ways = append $ways (printf "env.%s" .) -}}{{- end -}}
+{{- with .mount -}}{{- $ways = append $ways (printf "a mount at %s" .) -}}{{- end -}}
+{{- with $ways -}}{{- $others = append $others (join " or " .) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if $secret.file -}}{{- $others = prepend $others "the file of cloudConfig or of args.cloud-config" -}}{{- end -}}
+{{- if $lacks -}}
+{{- fail (printf "secret is required for the provider %s: set it to the name of a Secret in %s with the key %s, for example `kubectl -n %s create secret generic NAME %s`; without it, the chart finds the credential in none of these: %s" .name .root.Release.Namespace (join " and the key " $keys) .root.Release.Namespace $secret.create (join "; " $others)) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+Removes variables that read the same key of the Secret as a file of the preset does (HCLOUD_TOKEN, HCLOUD_TOKEN_FILE): the variable would
+win, and a new credential would need a restart.
+*/ -}}
+{{- define "ccm.preferFiles" -}}
+{{- $files := dict -}}
+{{- range (.preset.values | default dict).extraEnv -}}
+{{- if hasSuffix "_FILE" .name -}}{{- $_ := set $files (trimSuffix "_FILE" .name) (base .value) -}}{{- end -}}
+{{- end -}}
+{{- $values := .root.Values -}}
+{{- $env := list -}}
+{{- $theirs := list -}}
+{{- range $values.extraEnv -}}
+{{- $ref := (.valueFrom | default dict).secretKeyRef | default dict -}}
+{{- if not (and (hasKey $files .name) (eq (toString $ref.name) (toString $values.secret)) (eq (toString $ref.key) (index $files .name))) -}}
+{{- $env = append $env . -}}
+{{- if and (hasKey $files .name) (or .value .valueFrom) -}}{{- $theirs = append $theirs .name -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $values "extraEnv" $env -}}
+{{- $_ := set $values "credentialVariables" $theirs -}}
 {{- end }}
 
 {{- /* Fills a map with what another one has and it lacks. Lists are joined. */ -}}
