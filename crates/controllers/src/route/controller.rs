@@ -121,11 +121,7 @@ impl RouteController {
         let queue: Queue<SyncTrigger> = Queue::new(QUEUE, pacing, metrics);
         let feed = queue.clone();
         self.context.nodes.subscribe(resync, move |event| {
-            let trigger = match event {
-                CacheEvent::Added(_) | CacheEvent::Deleted(_) => Some(SyncTrigger::NodeChange),
-                CacheEvent::Updated { old, new } => node_event::trigger(old, new),
-            };
-            if let Some(trigger) = trigger {
+            if let Some(trigger) = reaction(event, Some(SyncTrigger::NodeChange), node_event::trigger) {
                 feed.add_rate_limited(trigger);
             }
         });
@@ -150,11 +146,7 @@ impl RouteController {
         let changed = Arc::new(Notify::new());
         let notify = Arc::clone(&changed);
         self.context.nodes.subscribe(Resync::never(), move |event| {
-            let is_due = match event {
-                CacheEvent::Added(_) | CacheEvent::Deleted(_) => true,
-                CacheEvent::Updated { old, new } => node_event::changes_inputs(old, new),
-            };
-            if is_due {
+            if reaction(event, true, node_event::changes_inputs) {
                 notify.notify_one();
             }
         });
@@ -285,5 +277,14 @@ async fn rest(work: &mut Work<'_>, until: Instant, changed: &Notify, shutdown: &
             () = &mut woken => return,
             () = work.next() => if work.is_empty() { return },
         }
+    }
+}
+
+/// Returns the reaction to an event: `to_membership` for a Node that was added or deleted, the result of `to_update` for
+/// one that changed.
+fn reaction<T>(event: &CacheEvent<Node>, to_membership: T, to_update: fn(&Node, &Node) -> T) -> T {
+    match event {
+        CacheEvent::Added(_) | CacheEvent::Deleted(_) => to_membership,
+        CacheEvent::Updated { old, new } => to_update(old, new),
     }
 }

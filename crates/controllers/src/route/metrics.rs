@@ -66,7 +66,8 @@ impl SyncOutcome {
 
 /// Hooks for the route controller's series.
 pub trait RouteMetrics: Send + Sync {
-    /// Called when a reconciliation ended: `route_controller_route_sync_total` (ROUTE-20). A change that ends later counts for the next one.
+    /// Called when a reconciliation ended: `route_controller_route_sync_total` (ROUTE-20). A change that ends later counts
+    /// for the next one.
     fn synced(&self, outcome: SyncOutcome, trigger: SyncTrigger);
     /// Called when the cloud's routes were listed, with the number of routes of this cluster, because clouds limit the
     /// number of routes (P-33).
