@@ -25,8 +25,8 @@ RUN rustup show && rustup target add "$TARGET"
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    CCM_REVISION="$REVISION" cargo build --release --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$TARGET" && \
-    deploy/image/layout /image "target/$TARGET/release/cloud-controller-manager"
+    CCM_REVISION="$REVISION" cargo build --profile dist --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$TARGET" && \
+    deploy/image/layout /image "target/$TARGET/dist/cloud-controller-manager"
 
 FROM scratch
 # The provider that the program presets where neither --cloud-provider nor the name of the program tells one (D-12).

@@ -51,7 +51,7 @@ render:
 
 # The demo: a cluster and a cloud in one process.
 demo *FLAGS:
-    cargo run --release -p cloud-controller-manager -- demo {{FLAGS}}
+    cargo demo {{FLAGS}}
 
 # The binary and the equal-answers suite against a real kube-apiserver, the one of `KUBECONFIG`. Only a test cluster.
 real KUBECONFIG:
@@ -67,7 +67,7 @@ kubernetes-versions:
     .ci/kubernetes/versions v1.34.4 v1.35.4 v1.36.3 v1.37.2
 
 # The packaged manifest on the first Node of a cluster, with a real kubelet. As root; the binary is static.
-first-node BINARY="target/x86_64-unknown-linux-musl/release/cloud-controller-manager":
+first-node BINARY="target/x86_64-unknown-linux-musl/dist/cloud-controller-manager":
     cargo build -p hetzner-fake --example hetzner
     .ci/node/test {{BINARY}} target/debug/examples/hetzner
 

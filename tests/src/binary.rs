@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 /// The binary's file name.
-const NAME: &str = "cloud-controller-manager";
+pub const NAME: &str = "cloud-controller-manager";
 
 /// The environment variable that names another binary.
 pub const VARIABLE: &str = "CCM_TEST_BINARY";

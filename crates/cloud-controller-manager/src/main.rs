@@ -58,5 +58,7 @@ fn providers() -> Registry {
     providers.register(provider_openstack::NAME, provider_openstack::factory);
     #[cfg(feature = "tencentcloud")]
     providers.register(provider_tencent::NAME, provider_tencent::factory);
+    #[cfg(not(feature = "clouds"))]
+    providers.left_out("`cargo build --release -p cloud-controller-manager` builds it with all clouds");
     providers
 }

@@ -69,6 +69,7 @@ pub type Factory = fn(&Setup) -> Result<Arc<dyn CloudProvider>>;
 #[derive(Default)]
 pub struct Registry {
     factories: BTreeMap<&'static str, Factory>,
+    left_out: Option<&'static str>,
 }
 
 impl Registry {
@@ -85,6 +86,12 @@ impl Registry {
     pub fn register(&mut self, name: &'static str, factory: Factory) -> &mut Self {
         let before = self.factories.insert(name, factory);
         assert!(before.is_none(), "cloud provider {name:?} was registered twice");
+        self
+    }
+
+    /// Says how to build a program with more providers. The text ends the error for a name that is not registered.
+    pub fn left_out(&mut self, how_to_build: &'static str) -> &mut Self {
+        self.left_out = Some(how_to_build);
         self
     }
 
@@ -105,7 +112,8 @@ impl Registry {
         let known: Vec<_> = self.names().collect();
         let hint = closest(name, &known).map(|meant| format!(" (did you mean {meant:?}?)")).unwrap_or_default();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Error::invalid(format!("unknown cloud provider {name:?}{hint}; this binary has: {known}")))
+        let left_out = self.left_out.map(|text| format!("; {text}")).unwrap_or_default();
+        Err(Error::invalid(format!("unknown cloud provider {name:?}{hint}; this binary has: {known}{left_out}")))
     }
 
     /// Returns all names, sorted.
@@ -169,6 +177,17 @@ mod tests {
         assert!(registry().get("other", &Setup::default()).unwrap().is_none());
         let err = registry().init("other", None, Setup::default()).err().unwrap();
         assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_how_to_build_a_program_that_has_more() {
+        let mut registry = registry();
+        registry.left_out("build it with --features all");
+        let error = registry.check("other").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "unknown cloud provider \"other\"; this binary has: empty; build it with --features all"
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::world::World;
 const NODES: usize = 5000;
 /// Starts, and scrapes: the median counts.
 const TIMES: usize = 15;
-/// Size of the release binary in MB: without clouds, and what each cloud may add to it.
+/// Size of the dist binary in MB: without clouds, and what each cloud may add to it.
 const BINARY_WITHOUT_CLOUDS: f64 = 14.5;
 const BINARY_PER_CLOUD: f64 = 0.70;
 /// Resident memory while idle without any cloud, and for each cloud, in MiB: most of it is the program itself.
@@ -92,7 +92,7 @@ async fn measure() -> Result<bool> {
             median(&mut idle),
             IDLE_WITHOUT_CLOUDS + f64::from(CLOUDS) * IDLE_PER_CLOUD,
         ),
-        line("release binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
+        line("dist binary, MB", size, BINARY_WITHOUT_CLOUDS + f64::from(CLOUDS) * BINARY_PER_CLOUD),
         line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 15.0),
     ];
     println!("(that scrape: {bytes} bytes; resident memory with 5,000 Nodes: {resident:.1} MiB)");

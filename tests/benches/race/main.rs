@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench -p ccm-tests --bench race -- --script PATH/peer.sh --nodes 1000 --services 200 --down 100 --steady 60s
 //!     [--cloud hcloud]  the cloud: hcloud or digitalocean
-//!     [--binary PATH]   this program; by default its release build, which is made first
+//!     [--binary PATH]   this program; by default its build with the profile dist, which is made first
 //!     [--peer PATH]     another cloud controller manager for this cloud: it runs first, and its figures stand beside ours
 //!     [--then PATH]     takes over from this program when the load balancers stand; by default this program itself
 //!     [--latency 50ms]  of the fake cloud

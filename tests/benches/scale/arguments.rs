@@ -23,7 +23,7 @@ pub(crate) const USAGE: &str = "usage: cargo bench -p ccm-tests --bench scale --
                        ends in the same way
   --same-nodes         without the phases `node joins` and `node flaps`
   CCM_TEST_KUBECONFIG  a test cluster without kube-controller-manager, instead of the embedded API server
-  CCM_TEST_BINARY      a controller, instead of the release build of this tree";
+  CCM_TEST_BINARY      a controller, instead of the dist build of this tree";
 
 /// Size of the measured cluster, and its programs.
 #[derive(Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     pub(crate) same_nodes: bool,
     /// The profile of the cloud.
     pub(crate) cloud: String,
-    /// The program; by default the release build of this tree.
+    /// The program; by default the dist build of this tree.
     pub(crate) binary: Option<PathBuf>,
     /// The program that takes over in phase `restart`; by default the same.
     pub(crate) then: Option<PathBuf>,

@@ -5,7 +5,7 @@
 //! cargo bench -p ccm-tests --bench scale -- --nodes 1000 --services 1000
 //! ```
 //!
-//! The controller is a process of its own: the release build of README.md, which this program builds first, or the
+//! The controller is a process of its own: the build with the profile dist, which this program makes first, or the
 //! value of `CCM_TEST_BINARY` or `--binary`: any cloud controller manager for the cloud. The fake of the cloud is
 //! served over HTTP on loopback: the simulated one, 50 machines a page, or with `--cloud hcloud` that of any profile.
 //! The API server is the embedded one, served over HTTP from this process, or with `CCM_TEST_KUBECONFIG` a real one (a
