@@ -42,7 +42,8 @@ LABEL org.opencontainers.image.title="cloud-controller-manager" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.created="$CREATED" \
       ccm-rs.cloud-provider="$CLOUD_PROVIDER"
-# deploy/image/config.json describes the container: a test compares both. With the names by which published manifests call the program, in /, /bin and /usr/local/bin: it is then the program for that cloud.
+# deploy/image/config.json describes the container; a test compares it with this file. The program has the names by which
+# published manifests call it, in /, /bin and /usr/local/bin: it is then the program for that cloud.
 COPY --from=build /image /
 # Some manifests name the program without its path. Certificates have no variable: the program finds them, also if a
 # directory of the host hides those of the image.

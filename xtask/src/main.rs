@@ -4,6 +4,8 @@
 
 mod certificates;
 mod check;
+#[cfg(test)]
+mod container_files;
 mod dist;
 mod program;
 mod project;

@@ -17,6 +17,13 @@ const FOLDERS: [&str; 3] = ["", "bin/", "usr/local/bin/"];
 /// Names of certificates in the image.
 const CERTIFICATES: [&str; 2] = ["etc/ssl/certs/ca-certificates.crt", "usr/share/ccm-rs/ca-certificates.crt"];
 
+/// An image of one layer.
+pub(super) struct Image {
+    /// User, entry point, variables and labels.
+    pub(super) container: Value,
+    pub(super) files: Tree,
+}
+
 /// Checks the image, and returns its digest.
 pub(super) fn check(project: &Project, folder: &Path) -> Result<String> {
     let layout = folder.join(IMAGE);
@@ -39,14 +46,8 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<String> {
 }
 
 fn check_one(project: &Project, layout: &Path, entry: &Value, architecture: Architecture) -> Result<()> {
-    let manifest = document(layout, entry)?;
-    let image = document(layout, &manifest["config"])?;
-    ensure!(image["architecture"] == entry["platform"]["architecture"], "index and image name other architectures");
-    described(project, &image["config"])?;
-    let plain = tarball::gunzip(&blob(layout, &manifest["layers"][0])?)?;
-    let sum = format!("sha256:{}", sha256(&plain));
-    ensure!(image["rootfs"]["diff_ids"][0] == sum.as_str(), "the layer is not the one of the image's description");
-    let files = tarball::read_tar(&plain)?;
+    let Image { container, files } = read(layout, entry)?;
+    described(project, &container)?;
     let names = names(project)?;
     has_names(&files, &names)?;
     for path in CERTIFICATES {
@@ -133,6 +134,31 @@ fn readable(project: &Project, folder: &Path, digest: &str) -> Result<()> {
     ensure!(sum == digest, "the copy of the image has the digest {sum}, not {digest}");
     ok(&format!("skopeo copies the image with all architectures as {digest}"));
     Ok(())
+}
+
+/// Returns the descriptor of the only entry of a layout.
+fn top(layout: &Path) -> Result<Value> {
+    let top: Value =
+        serde_json::from_str(&read_text(&layout.join("index.json"))?).context("cannot parse index.json")?;
+    Ok(top["manifests"][0].clone())
+}
+
+/// Returns the index with the images for all architectures.
+pub(super) fn index(layout: &Path) -> Result<Value> {
+    document(layout, &top(layout)?)
+}
+
+/// Reads the image that a descriptor of a manifest names.
+pub(super) fn read(layout: &Path, entry: &Value) -> Result<Image> {
+    let manifest = document(layout, entry)?;
+    let image = document(layout, &manifest["config"])?;
+    let (named, own) = (&entry["platform"]["architecture"], &image["architecture"]);
+    ensure!(named.is_null() || named == own, "the index names the architecture {named}, and the image {own}");
+    ensure!(manifest["layers"].as_array().is_some_and(|layers| layers.len() == 1), "the image has not one layer");
+    let plain = tarball::gunzip(&blob(layout, &manifest["layers"][0])?)?;
+    let sum = format!("sha256:{}", sha256(&plain));
+    ensure!(image["rootfs"]["diff_ids"][0] == sum.as_str(), "the layer is not the one of the image's description");
+    Ok(Image { container: image["config"].clone(), files: tarball::read_tar(&plain)? })
 }
 
 fn document(layout: &Path, descriptor: &Value) -> Result<Value> {

@@ -3,6 +3,7 @@
 
 mod archives;
 mod chart;
+mod containerfile;
 mod empty_root;
 mod image;
 mod manifests;
@@ -23,6 +24,7 @@ pub(crate) fn all(project: &Project, folder: &Path) -> Result<()> {
     checksums(folder)?;
     archives::check(project, folder)?;
     let digest = image::check(project, folder)?;
+    containerfile::check(project, folder)?;
     manifests::check(project, folder, &digest)?;
     chart::check(project, folder, &digest)?;
     sbom::check(project, folder)?;

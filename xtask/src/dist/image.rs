@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Architecture, IMAGE, sha256};
 use crate::project::Project;
 use crate::tarball::{self, Entry, Tree};
-use crate::{program, read, read_text, write};
+use crate::{program, read_text, write};
 
 /// Description of the container: user, entry point, variables and labels.
 pub(crate) const CONFIG: &str = "deploy/image/config.json";
@@ -159,6 +159,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read;
 
     fn project() -> Project {
         Project {
