@@ -99,7 +99,10 @@ fn release_pushes_signs_and_attests_the_image_of_the_manifests() {
     assert!(ok, "{text}");
     let commands: Vec<_> = text.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(commands, ["skopeo copy", "cosign sign", "cosign attest", "cosign sign-blob", "gh release"], "{text}");
-    assert!(text.contains("install-hcloud.yaml") && text.contains("docker://registry.example.com/ccm:1.2.3"), "{text}");
+    assert!(
+        text.contains("/install/hcloud.yaml") && text.contains("docker://registry.example.com/ccm:1.2.3"),
+        "{text}"
+    );
 }
 
 #[test]
