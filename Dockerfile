@@ -16,8 +16,8 @@ ARG TARGET=x86_64-unknown-linux-musl
 ARG FEATURES=clouds
 # The commit, for metrics and the User-Agent: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=
-# ring compiles C; certificates: the final image has none of its own.
-RUN apk add --no-cache gcc musl-dev ca-certificates
+# ring compiles C.
+RUN apk add --no-cache gcc musl-dev
 WORKDIR /src
 # The pinned toolchain first: a layer that changes rarely.
 COPY rust-toolchain.toml ./
@@ -31,11 +31,19 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 FROM scratch
 # The provider that the program presets where neither --cloud-provider nor the name of the program tells one (D-12).
 ARG CLOUD_PROVIDER=
+ARG REVISION=
+# For labels: --build-arg VERSION=… --build-arg CREATED=$(git log -1 --format=%cI)
+ARG VERSION=
+ARG CREATED=
 LABEL org.opencontainers.image.title="cloud-controller-manager" \
       org.opencontainers.image.description="A Kubernetes cloud controller manager" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.created="$CREATED" \
       ccm-rs.cloud-provider="$CLOUD_PROVIDER"
-# With the names by which published manifests call the program, in /, /bin and /usr/local/bin: it is then the program for that cloud.
+# deploy/image/config.json describes the container; a test compares it with this file. The program has the names by which
+# published manifests call it, in /, /bin and /usr/local/bin: it is then the program for that cloud.
 COPY --from=build /image /
 # Some manifests name the program without its path. Certificates have no variable: the program finds them, also if a
 # directory of the host hides those of the image.

@@ -33,7 +33,7 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
     let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
-    let others = ["tests", "tests/conformance", "templates/provider"].map(|it| root.join(it));
+    let others = ["tests", "tests/conformance", "templates/provider", "xtask"].map(|it| root.join(it));
     let all = [directories(&root.join("crates")), providers, fakes, others.into()].concat();
     let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
     let ours: BTreeSet<String> = all.keys().cloned().collect();
@@ -69,7 +69,10 @@ fn objection(name: &str, known: &str) -> Option<&'static str> {
         _ if is_fake(known) && !is_fake(name) && !is_test(name) => Some("fakes are for tests"),
         _ if is_test(known) && !is_test(name) => Some("nothing that is shipped knows a test"),
         _ if is_fake(name) && known != "fake-cloud" => Some("a fake knows nobody of ours"),
-        "cloud-provider" | "embedded-apiserver" | "fake-cloud" | "trusted-roots" => Some("it knows nobody of ours"),
+        "cloud-provider" | "embedded-apiserver" | "fake-cloud" | "trusted-roots" | "xtask" => {
+            Some("it knows nobody of ours")
+        }
+        _ if known == "xtask" => Some("nothing that is shipped knows a task"),
         _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),
         _ if is_provider(name) && !KIT.contains(&known) && Some(known) != protocol_of(name).as_deref() => {
             Some("a provider knows the contract, the kit and its own protocol")
@@ -103,6 +106,8 @@ fn arrows_that_point_elsewhere_are_told() {
         ("provider-acme", "aws-protocol"),
         ("aws-protocol", "provider-aws"),
         ("provider-kit", "runtime"),
+        ("xtask", "manager"),
+        ("manager", "xtask"),
     ];
     for (name, known) in wrong {
         assert!(objection(name, known).is_some(), "{name} → {known}");

@@ -96,7 +96,7 @@ fn measure(folder: &Path, name: &str, figures: &mut BTreeMap<String, Figures>) {
     }
 }
 
-/// Returns the figures of each crate: a folder in `crates` or `providers`, `templates` or `tests`.
+/// Returns the figures of each crate: a folder in `crates` or `providers`, `templates`, `tests` or `xtask`.
 fn figures() -> BTreeMap<String, Figures> {
     let mut figures = BTreeMap::new();
     for top in ["crates", "providers"] {
@@ -105,7 +105,7 @@ fn figures() -> BTreeMap<String, Figures> {
             measure(&entry.path(), &format!("{top}/{}", entry.file_name().display()), &mut figures);
         }
     }
-    for top in ["templates", "tests"] {
+    for top in ["templates", "tests", "xtask"] {
         measure(&Path::new(ROOT).join(top), top, &mut figures);
     }
     figures

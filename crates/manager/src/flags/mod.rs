@@ -221,10 +221,8 @@ impl Flags {
             Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
             Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
         };
-        match finish(program, read) {
-            Ok(flags) => Parsed::Flags(Box::new(flags)),
-            Err(text) => Parsed::Wrong(text),
-        }
+        let flags = reference::refuse_plugin(program).and_then(|()| finish(program, read));
+        flags.map_or_else(Parsed::Wrong, |flags| Parsed::Flags(Box::new(flags)))
     }
 }
 

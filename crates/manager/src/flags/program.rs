@@ -109,6 +109,9 @@ pub(super) const PROGRAMS: [Row; 24] = [
     ("vultr-cloud-controller-manager", "vultr", SKIP_LOOKUP),
 ];
 
+/// Name of the program as a plugin: kubectl runs it for `kubectl ccm`. The plugin has the subcommands only.
+pub(super) const PLUGIN: &str = "kubectl-ccm";
+
 impl Default for Program {
     fn default() -> Self {
         Self::new(cloud_provider::names::MANAGER_NAME)
@@ -153,6 +156,7 @@ impl Program {
         match PROGRAMS.into_iter().find(|(name, ..)| *name == binary) {
             Some((name, provider, defaults)) => Self::new(name).with_provider(provider, defaults),
             None if binary.is_empty() => Self::default().with_preset(provider),
+            None if binary == PLUGIN => Self::new(PLUGIN).with_preset(provider),
             None => Self { binary, ..Self::default() }.with_preset(provider),
         }
     }
@@ -266,7 +270,7 @@ fn base_name(path: &OsStr) -> String {
 /// the program the second. Flags of a wrapper may precede the path. `own` is the name of the program itself. Other
 /// arguments are returned unchanged.
 pub(crate) fn without_entry_point(arguments: Vec<OsString>, own: &str) -> Vec<OsString> {
-    let is_program = |name: &str| name == own || PROGRAMS.iter().any(|(known, ..)| *known == name);
+    let is_program = |name: &str| name == own || name == PLUGIN || PROGRAMS.iter().any(|(known, ..)| *known == name);
     let wrapper = arguments.iter().skip(1).take_while(|argument| wrapper_flag(argument).is_some()).count();
     let (before, rest) = arguments.split_at_checked(1 + wrapper).unwrap_or((&arguments, &[]));
     let Some((program, flags)) = rest.split_first().filter(|(program, _)| is_program(&base_name(program))) else {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::{Arg, Command, CommandFactory as _};
 
 use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
-use super::program::{PROGRAMS, Program};
+use super::program::{PLUGIN, PROGRAMS, Program};
 use super::provider_flags::Effect;
 use super::{
     Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
@@ -39,6 +39,9 @@ pub(super) const SECTIONS: [&str; 13] = [
 /// Runs the subcommands that only print a document: `completion SHELL`, `help`, `man` and `version`. Returns `None` for
 /// other commands.
 pub(super) fn document_subcommand(program: &Program, arguments: &[OsString]) -> Option<Parsed> {
+    if let Some(help) = plugin_help(program, arguments) {
+        return Some(Parsed::Say(help));
+    }
     let mut words = arguments.iter().skip(1).map(|word| word.to_string_lossy());
     match words.next()?.as_ref() {
         "man" => Some(Parsed::Say(man(program))),
@@ -50,6 +53,33 @@ pub(super) fn document_subcommand(program: &Program, arguments: &[OsString]) -> 
         }
         _ => None,
     }
+}
+
+/// Returns the help of the plugin of kubectl, if the arguments ask for it. Without arguments the manager would start.
+fn plugin_help(program: &Program, arguments: &[OsString]) -> Option<String> {
+    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let asks = matches!(words[..], [] | ["help" | "--help" | "-h"]);
+    (asks && program.name() == PLUGIN).then(|| {
+        format!(
+            "Inspect a cloud controller manager, its Nodes, Services and resources in the cloud.\n\nUsage: kubectl ccm \
+             SUBCOMMAND [FLAGS]\n\nSubcommands:\n{}\n\nkubectl ccm SUBCOMMAND --help lists the flags of a subcommand.\n",
+            subcommand::list()
+        )
+    })
+}
+
+/// Returns the reason why the plugin of kubectl does not start the manager.
+pub(super) fn refuse_plugin(program: &Program) -> Result<(), String> {
+    if program.name() != PLUGIN {
+        return Ok(());
+    }
+    let names: Vec<_> = subcommand::SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
+    Err(format!(
+        "{PLUGIN} runs no controllers: write one of the subcommands {} first, or call the program {}",
+        names.join(", "),
+        cloud_provider::names::MANAGER_NAME
+    ))
 }
 
 /// Returns the program as a clap command with the program's name.
@@ -191,8 +221,8 @@ fn programs(page: &mut String) {
     page.push_str(
         "\n# Names of the program\n\nCalled by one of these names (by a link, for example) the program has other defaults. A \
          first argument that is the path of such a program counts as its name. If neither tells a provider, the variable \
-         `CCM_CLOUD_PROVIDER` does, with the same further defaults. `--cloud-provider` takes precedence over all.\n\n\
-         | name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
+         `CCM_CLOUD_PROVIDER` does, with the same further defaults. `--cloud-provider` takes precedence over all. As `kubectl-ccm` the \
+         program is a plugin: `kubectl ccm` has the subcommands, and runs no controllers.\n\n| name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
     );
     for (name, provider, defaults) in PROGRAMS {
         let defaults: Vec<_> = defaults.iter().map(|(flag, value)| format!("`--{flag}={value}`")).collect();

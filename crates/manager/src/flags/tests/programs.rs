@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use crate::flags::program::PROGRAMS;
+use crate::flags::program::{PLUGIN, PROGRAMS};
 use crate::flags::{Flags, Parsed, Program, without_entry_point};
 
 /// Environment variable that rewrites the list of names instead of comparing it.
@@ -39,8 +39,10 @@ fn image_has_a_link_for_every_known_program() {
     let written = std::fs::read_to_string(&path).unwrap();
     let comment: String =
         written.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-    let names = PROGRAMS.map(|(name, ..)| name);
+    let mut names = PROGRAMS.map(|(name, ..)| name).to_vec();
     assert!(names.is_sorted());
+    names.push(PLUGIN);
+    names.sort_unstable();
     let list = comment + &names.join("\n") + "\n";
     if std::env::var_os(WRITE).is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &list).unwrap();
@@ -108,6 +110,28 @@ fn program_of_a_vendor_accepts_its_own_path_before_the_flags() {
     assert_eq!(shifted, arguments(&["/acme-ccm", "--v=2"]));
     for unchanged in [&[][..], &["/x"], &["/x", "/other", "--v=2"], &["/x", "--log-file=a"]] {
         assert_eq!(without_entry_point(arguments(unchanged), "acme-ccm"), arguments(unchanged));
+    }
+}
+
+#[test]
+fn plugin_of_kubectl_has_the_subcommands_and_starts_no_manager() {
+    let said = |words: &[&str]| match parse(words) {
+        Parsed::Say(text) => text,
+        other => panic!("{words:?}: {other:?}"),
+    };
+    for words in [&["/usr/local/bin/kubectl-ccm"][..], &["kubectl-ccm", "help"], &["kubectl-ccm", "--help"]] {
+        let text = said(words);
+        assert!(text.contains("Usage: kubectl ccm SUBCOMMAND") && text.contains("\n  doctor "), "{words:?}: {text}");
+    }
+    assert!(said(&["kubectl-ccm", "version"]).contains("run as kubectl-ccm"));
+    assert!(said(&["kubectl-ccm", "--version"]).contains("ccm-rs v"));
+    assert!(said(&["/cloud-controller-manager", "/bin/kubectl-ccm", "version"]).contains("run as kubectl-ccm"));
+    for words in [&["kubectl-ccm", "--cloud-provider=hcloud"][..], &["kubectl-ccm", "--version=false"]] {
+        let text = wrong(words);
+        assert!(
+            text.contains("kubectl-ccm runs no controllers: write one of the subcommands plan, "),
+            "{words:?}: {text}"
+        );
     }
 }
 
