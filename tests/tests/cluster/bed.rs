@@ -79,15 +79,23 @@ impl Bed {
 
     /// Gives the Node an image.
     pub(crate) async fn import(&self, archive: &Path, name: &str) -> Result<()> {
-        output(self.script("image.sh").arg(archive).arg(name)).await?;
-        Ok(())
+        let Err(error) = output(self.script("image.sh").arg(archive).arg(name)).await else { return Ok(()) };
+        // The script's last check also fails if it finds the name before the list of images has ended.
+        let images = output(self.ctr().args(["images", "ls", "-q"])).await?;
+        if images.lines().any(|image| image == name) { Ok(()) } else { Err(error) }
+    }
+
+    /// Returns the client of containerd, for the images and containers of the kubelet.
+    fn ctr(&self) -> Command {
+        let mut command = Command::new("ctr");
+        command.arg("-a").arg(self.state.join("node/containerd.sock")).args(["-n", "k8s.io"]);
+        command
     }
 
     /// Returns the process of a container, whose ID is `containerd://…`.
     pub(crate) async fn process_of(&self, container: &str) -> Result<String> {
         let id = container.trim_start_matches("containerd://");
-        let socket = self.state.join("node/containerd.sock");
-        let tasks = output(Command::new("ctr").arg("-a").arg(socket).args(["-n", "k8s.io", "tasks", "ls"])).await?;
+        let tasks = output(self.ctr().args(["tasks", "ls"])).await?;
         let found = tasks.lines().find_map(|line| line.strip_prefix(id)?.split_whitespace().next());
         found.map(str::to_owned).with_context(|| format!("{container} is not among the tasks of containerd: {tasks}"))
     }
