@@ -53,6 +53,15 @@ fn manifest(target: &Target) -> Result<String> {
 /// Objects of the cloud, and the version of the Service.
 type Seen = (Vec<Value>, Option<String>);
 
+/// Returns the number of reads of load balancers and of networks, which have the routes.
+fn reads(target: &Target) -> [usize; 2] {
+    let counts = target.cloud.fault_injector().map(ccm_conformance::FaultInjector::counts).unwrap_or_default();
+    ["GET /load_balancers", "GET /networks"].map(|route| {
+        let of_route = counts.iter().filter(|(name, _)| name.starts_with(route));
+        of_route.map(|(_, count)| count).sum()
+    })
+}
+
 async fn seen(stage: &Stage, target: &Target) -> Result<Seen> {
     Ok((target.cloud.objects(), stage.service(SERVICE).await?.resource_version()))
 }
@@ -82,15 +91,24 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
             let balancers = target.balancers_of(&uid);
             ensure!(balancers.iter().any(|it| !it.targets.is_empty()), "the load balancers are {balancers:?}");
             ensure!(!target.cloud.routes().is_empty(), "there is no route");
+            // The manifest does not tolerate a Node that waits for its route: its next Pod would wait, too.
+            let taints = stage.node().await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            ensure!(taints.is_empty(), "the Node has the taints {taints:?}");
             Ok(())
         })
         .await?;
         runs(stage, THEIRS).await?;
         clock.step("5. Hetzner's program: Node, route and load balancer");
 
-        let (before, changes) = (seen(stage, &target).await?, target.changes());
+        let (before, changes, reads) = (seen(stage, &target).await?, target.changes(), reads(&target));
         let ours = format!("{REPOSITORY}:{}", TAGS[0]);
         set_image(stage, &ours).await?;
+        until("our program has read load balancers and routes", SOON, async || {
+            let now = self::reads(&target);
+            ensure!(now.iter().zip(reads).all(|(now, before)| *now > before), "reads: {now:?}, before {reads:?}");
+            Ok(())
+        })
+        .await?;
         let written = target.changes().split_off(changes.len());
         ensure!(written.is_empty(), "ours asked for changes: {}", counted(&written));
         ensure!(seen(stage, &target).await? == before, "the cloud or the Service has changed");
