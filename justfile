@@ -66,10 +66,9 @@ oldest:
 kubernetes-versions:
     .ci/kubernetes/versions v1.34.4 v1.35.4 v1.36.3 v1.37.2
 
-# The packaged manifest on the first Node of a cluster, with a real kubelet. As root; the binary is static.
-first-node BINARY="target/x86_64-unknown-linux-musl/dist/cloud-controller-manager":
-    cargo build -p hetzner-fake --example hetzner
-    .ci/node/test {{BINARY}} target/debug/examples/hetzner
+# The image and the chart on a Node with a real kubelet. As root; the binary is static.
+cluster BINARY="target/x86_64-unknown-linux-musl/dist/cloud-controller-manager" *FILTER:
+    .ci/node/test {{BINARY}} {{FILTER}}
 
 # Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
 scale NODES="5000" SERVICES="0":

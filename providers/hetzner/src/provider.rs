@@ -103,7 +103,8 @@ impl CloudProvider for Hetzner {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.api.check().await.map_err(|error| {
-            let check = if error.is_unauthorized() { "HCLOUD_TOKEN" } else { "HCLOUD_ENDPOINT and the network" };
+            let token = "HCLOUD_TOKEN, or the file that HCLOUD_TOKEN_FILE names";
+            let check = if error.is_unauthorized() { token } else { "HCLOUD_ENDPOINT and the network" };
             error.context(format!("Hetzner Cloud at {} cannot be used; check {check}", self.api.http.base()))
         })?;
         if let Some(network) = &self.network {

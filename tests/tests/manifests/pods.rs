@@ -58,6 +58,7 @@ fn check(name: &str, workload: &Value, pod: &Value) -> Result<()> {
         ("capabilities (DEP-49)", &container["securityContext"]["capabilities"], json!({"drop": ["ALL"]})),
         ("readOnlyRootFilesystem (DEP-49)", &container["securityContext"]["readOnlyRootFilesystem"], json!(true)),
         ("allowPrivilegeEscalation (DEP-49)", &container["securityContext"]["allowPrivilegeEscalation"], json!(false)),
+        ("terminationMessagePolicy", &container["terminationMessagePolicy"], json!("FallbackToLogsOnError")),
         ("limits", &container["resources"]["limits"], json!({"memory": "256Mi"})),
         ("requests (DEP-48)", &container["resources"]["requests"], json!({"cpu": "100m", "memory": "50Mi"})),
         ("name (DEP-55)", &pod["metadata"]["labels"]["app.kubernetes.io/name"], json!("cloud-controller-manager")),

@@ -237,6 +237,8 @@ spec:
     - name: cloud-controller-manager
       image: {{ include "ccm.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
+      # `kubectl describe pod` shows the end of the log of a container that failed, such as a refused credential.
+      terminationMessagePolicy: FallbackToLogsOnError
       args:
         {{- include "ccm.args" . | trim | nindent 8 }}
       {{- if or .Values.apiServer.host .Values.extraEnv }}

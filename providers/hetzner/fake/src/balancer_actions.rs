@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::balancer_services::{Service, ServiceChange};
 use crate::balancer_targets::{Target, TargetWish};
-use crate::balancers::{Algorithm, Balancer, PrivateNet};
+use crate::balancers::{Algorithm, Balancer, PrivateNet, name_or_id};
 use crate::model::{Model, asked_for, changed};
 use crate::refusal::{Answer, Refusal};
 use crate::routes::{ApiRequest, parse};
@@ -15,6 +15,7 @@ use crate::routes::{ApiRequest, parse};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewType {
+    #[serde(deserialize_with = "name_or_id")]
     load_balancer_type: String,
 }
 

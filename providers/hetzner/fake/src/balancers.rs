@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fake_cloud::Reply;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::balancer_services::{Service, ServiceChange};
@@ -64,10 +64,20 @@ pub struct PrivateNet {
     pub ip: Ipv4Addr,
 }
 
+/// Reads a name, or an ID: the latter may be a number, as Hetzner's own client sends it.
+pub(crate) fn name_or_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Number(id) => Ok(id.to_string()),
+        _ => Err(serde::de::Error::custom("neither a name nor an ID")),
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wish {
     name: String,
+    #[serde(deserialize_with = "name_or_id")]
     load_balancer_type: String,
     location: Option<String>,
     network_zone: Option<String>,

@@ -59,6 +59,22 @@ async fn a_load_balancer_is_made_with_everything_and_found_by_label_and_name() {
     assert_eq!(fake.count("POST /load_balancers"), 2);
 }
 
+/// Hetzner's own client sends the ID of a type as a number.
+#[tokio::test(start_paused = true)]
+async fn type_of_a_load_balancer_is_given_by_name_or_id() {
+    let fake = Fake::default();
+    let server = fake.add_server("worker-1");
+    let types = get(&fake, "/load_balancer_types").await;
+    let id = &types["load_balancer_types"][0]["id"];
+    for (number, kind) in [json!("lb11"), id.clone(), json!(id.to_string())].into_iter().enumerate() {
+        let mut wish = wish(server.id);
+        wish["name"] = json!(format!("web-{number}"));
+        wish["load_balancer_type"] = kind.clone();
+        let (status, made) = ask(&fake, "POST", "/load_balancers", &wish).await;
+        assert_eq!((status, &made["load_balancer"]["load_balancer_type"]["name"]), (201, &json!("lb11")), "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_leaves_nothing_behind() {
     let fake = Fake::default();

@@ -14,11 +14,13 @@ async fn a_start_asks_for_the_locations_and_for_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_refused_ends_the_start_and_names_its_variable_but_not_itself() {
+async fn a_token_that_is_refused_ends_the_start_and_names_its_variables_but_not_itself() {
     let harness = Harness::default();
     harness.fake.revoke_token(TOKEN);
     let error = harness.provider().initialize(&harness.context()).await.unwrap_err().to_string();
-    assert!(error.contains("check HCLOUD_TOKEN") && error.contains("http://hetzner/v1"), "{error}");
+    for part in ["check HCLOUD_TOKEN, or the file that HCLOUD_TOKEN_FILE names", "http://hetzner/v1"] {
+        assert!(error.contains(part), "{error}");
+    }
     assert!(!error.contains(TOKEN), "{error}");
 }
 
