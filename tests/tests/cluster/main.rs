@@ -6,6 +6,8 @@
 //! * `CCM_TEST_HELM`: helm. `kubectl`, `ctr` and `curl` are in the `PATH`.
 //! * `CCM_TEST_HCLOUD_GO`: Hetzner's own cloud controller manager, a static binary. Without it, only the scenario that
 //!   replaces that program is ignored.
+//! * `CCM_TEST_E2E`: the network specs of Kubernetes' own end-to-end tests, as `.ci/node/e2e/build` makes them. Without
+//!   it, only the scenario that runs one of them is ignored.
 //! * `CCM_TEST_PROBES_OF_CHART`: if set, the hanging manager is restarted by the probes of the chart instead of faster
 //!   ones, which takes about two minutes.
 //!
@@ -24,6 +26,7 @@ mod plain_manifest;
 mod pods;
 mod probes;
 mod replacement;
+mod specs;
 mod stage;
 mod standby;
 mod steps;
@@ -59,6 +62,7 @@ const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Node probes::manager_that_hangs_is_restarted_by_the_kubelet,
     Node probes::wrong_credential_is_shown_by_describe_and_by_the_log,
     GoProgram replacement::image_of_hetzners_manifest_is_changed_to_ours_and_back_without_a_write,
+    Specs specs::kubernetes_own_spec_of_the_cleanup_finalizer_passes,
 ];
 
 fn main() -> ExitCode {
