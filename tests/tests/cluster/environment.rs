@@ -38,7 +38,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Reads the variables.
+    /// Reads the environment variables of these tests.
     ///
     /// # Errors
     /// A variable names no file.

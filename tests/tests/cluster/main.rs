@@ -17,17 +17,17 @@
 mod bed;
 mod commands;
 mod environment;
+mod harness;
 mod image;
 mod installation;
 mod keepalived;
 mod lease;
-mod life;
 mod plain_manifest;
 mod pods;
 mod probes;
+mod release;
 mod replacement;
 mod specs;
-mod stage;
 mod standby;
 mod steps;
 mod target;
@@ -54,9 +54,9 @@ macro_rules! scenarios {
 /// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Node plain_manifest::plain_manifest_initialises_the_first_node,
-    Node life::hcloud_serves_a_cluster_from_its_first_node_to_the_uninstallation,
-    Node life::aws_serves_a_cluster_from_its_first_node_to_the_uninstallation,
-    Node life::azure_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::hcloud_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::aws_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::azure_serves_a_cluster_from_its_first_node_to_the_uninstallation,
     Node keepalived::keepalived_assigns_addresses_until_and_after_the_uninstallation,
     Node standby::standby_leads_within_two_seconds_of_a_rolling_update_amid_work,
     Node probes::manager_that_hangs_is_restarted_by_the_kubelet,

@@ -6,8 +6,8 @@ use cloud_provider::names::TAINT_UNINITIALIZED;
 use crate::bed::NODE;
 use crate::commands::output;
 use crate::environment::Environment;
+use crate::harness::run;
 use crate::installation::Installation;
-use crate::stage::play;
 use crate::steps::Steps;
 
 pub(crate) async fn kubernetes_own_spec_of_the_cleanup_finalizer_passes(
@@ -15,14 +15,14 @@ pub(crate) async fn kubernetes_own_spec_of_the_cleanup_finalizer_passes(
     steps: &Steps,
 ) -> Result<()> {
     let mut clock = steps.of("specs");
-    play(environment, async |stage| {
-        // What the manager of the Nodes does.
-        stage.kubectl(&["taint", "node", NODE, &format!("{TAINT_UNINITIALIZED}-")]).await?;
-        stage.install(&Installation::keepalived()).await?;
-        stage.manager_is_ready(0, 1).await?;
+    run(environment, async |harness| {
+        // The manager of the Nodes would remove the taint.
+        harness.kubectl(&["taint", "node", NODE, &format!("{TAINT_UNINITIALIZED}-")]).await?;
+        harness.install(&Installation::keepalived()).await?;
+        harness.manager_is_ready(0, 1).await?;
         clock.step("a fresh Node is registered, keepalived installed");
-        let mut command = stage.bed.program(environment.specs()?);
-        command.arg("--provider=skeleton").arg(format!("--kubeconfig={}", stage.bed.kubeconfig().display()));
+        let mut command = harness.bed.program(environment.specs()?);
+        command.arg("--provider=skeleton").arg(format!("--kubeconfig={}", harness.bed.kubeconfig().display()));
         command.args(["--ginkgo.focus=should handle load balancer cleanup finalizer for service", "--ginkgo.no-color"]);
         let report = output(&mut command).await?;
         let result = report.lines().rfind(|line| line.contains("Passed")).unwrap_or_default();
