@@ -48,7 +48,8 @@ impl Bed {
         self.command(program)
     }
 
-    fn kubeconfig(&self) -> PathBuf {
+    /// Returns the kubeconfig of an administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.state.join("kubernetes/out/kubeconfig")
     }
 

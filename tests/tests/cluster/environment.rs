@@ -13,6 +13,7 @@ const BED: &str = "CCM_TEST_NODE_BED";
 const BINARY: &str = "CCM_TEST_IMAGE_BINARY";
 const HELM: &str = "CCM_TEST_HELM";
 const GO_PROGRAM: &str = "CCM_TEST_HCLOUD_GO";
+const SPECS: &str = "CCM_TEST_E2E";
 const PROBES: &str = "CCM_TEST_PROBES_OF_CHART";
 
 /// Requirement of a scenario.
@@ -22,6 +23,8 @@ pub(crate) enum Need {
     Node,
     /// A Node, and Hetzner's own cloud controller manager.
     GoProgram,
+    /// A Node, and specs of Kubernetes' own end-to-end tests.
+    Specs,
 }
 
 /// Paths of the test bed and of the programs, and what is made of them once for all scenarios.
@@ -30,11 +33,12 @@ pub(crate) struct Environment {
     binary: Option<PathBuf>,
     helm: Option<PathBuf>,
     go_program: Option<PathBuf>,
+    specs: Option<PathBuf>,
     images: Mutex<Option<&'static Images>>,
 }
 
 impl Environment {
-    /// Reads the variables.
+    /// Reads the environment variables of these tests.
     ///
     /// # Errors
     /// A variable names no file.
@@ -45,6 +49,7 @@ impl Environment {
             binary: real::path(BINARY)?,
             helm: real::path(HELM)?,
             go_program: real::path(GO_PROGRAM)?,
+            specs: real::path(SPECS)?,
             images: Mutex::default(),
         })
     }
@@ -58,7 +63,8 @@ impl Environment {
             Need::GoProgram if self.go_program.is_none() => {
                 Some("CCM_TEST_HCLOUD_GO is not set: there is no program to replace")
             }
-            Need::Node | Need::GoProgram => None,
+            Need::Specs if self.specs.is_none() => Some("CCM_TEST_E2E is not set: there are no specs of Kubernetes"),
+            Need::Node | Need::GoProgram | Need::Specs => None,
         }
     }
 
@@ -73,6 +79,10 @@ impl Environment {
 
     pub(crate) fn go_program(&self) -> Result<&PathBuf> {
         self.go_program.as_ref().context(GO_PROGRAM)
+    }
+
+    pub(crate) fn specs(&self) -> Result<&PathBuf> {
+        self.specs.as_ref().context(SPECS)
     }
 
     /// Returns `true` if the probes of the chart are tested instead of faster ones.

@@ -63,7 +63,7 @@ impl Images {
         &self.packages[index]
     }
 
-    /// Removes the packages.
+    /// Removes the folder with the packages.
     pub(crate) fn remove(&self) {
         // A folder for temporary files, which the system removes as well.
         _ = std::fs::remove_dir_all(&self.folder);

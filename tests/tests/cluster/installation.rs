@@ -1,4 +1,4 @@
-//! Installations of the chart: what users set for each cloud, and what the test bed forces in addition.
+//! Installations of the chart: the values that users set for each cloud, and those that the test bed forces.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use crate::target::Target;
 
 /// Values and objects of one installation.
 pub(crate) struct Installation {
-    /// What a user sets with `--set`.
+    /// Values that a user sets with `--set`.
     pub(crate) set: Vec<String>,
     /// Objects that a user creates before the installation.
     pub(crate) objects: Vec<Value>,

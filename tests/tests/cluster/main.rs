@@ -6,6 +6,8 @@
 //! * `CCM_TEST_HELM`: helm. `kubectl`, `ctr` and `curl` are in the `PATH`.
 //! * `CCM_TEST_HCLOUD_GO`: Hetzner's own cloud controller manager, a static binary. Without it, only the scenario that
 //!   replaces that program is ignored.
+//! * `CCM_TEST_E2E`: the network specs of Kubernetes' own end-to-end tests, as `.ci/node/e2e/build` makes them. Without
+//!   it, only the scenario that runs one of them is ignored.
 //! * `CCM_TEST_PROBES_OF_CHART`: if set, the hanging manager is restarted by the probes of the chart instead of faster
 //!   ones, which takes about two minutes.
 //!
@@ -15,16 +17,17 @@
 mod bed;
 mod commands;
 mod environment;
+mod harness;
 mod image;
 mod installation;
 mod keepalived;
 mod lease;
-mod life;
 mod plain_manifest;
 mod pods;
 mod probes;
+mod release;
 mod replacement;
-mod stage;
+mod specs;
 mod standby;
 mod steps;
 mod target;
@@ -51,14 +54,15 @@ macro_rules! scenarios {
 /// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Node plain_manifest::plain_manifest_initialises_the_first_node,
-    Node life::hcloud_serves_a_cluster_from_its_first_node_to_the_uninstallation,
-    Node life::aws_serves_a_cluster_from_its_first_node_to_the_uninstallation,
-    Node life::azure_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::hcloud_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::aws_serves_a_cluster_from_its_first_node_to_the_uninstallation,
+    Node release::azure_serves_a_cluster_from_its_first_node_to_the_uninstallation,
     Node keepalived::keepalived_assigns_addresses_until_and_after_the_uninstallation,
     Node standby::standby_leads_within_two_seconds_of_a_rolling_update_amid_work,
     Node probes::manager_that_hangs_is_restarted_by_the_kubelet,
     Node probes::wrong_credential_is_shown_by_describe_and_by_the_log,
     GoProgram replacement::image_of_hetzners_manifest_is_changed_to_ours_and_back_without_a_write,
+    Specs specs::kubernetes_own_spec_of_the_cleanup_finalizer_passes,
 ];
 
 fn main() -> ExitCode {

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 
 use crate::bed::{API_PORT, NODE};
 use crate::environment::Environment;
+use crate::harness::{plain_manifest, run};
 use crate::image::REPOSITORY;
 use crate::installation::Installation;
-use crate::stage::{plain_manifest, play};
 use crate::steps::Steps;
 use crate::target::Target;
 
@@ -20,14 +20,14 @@ const BEFORE: &str = "            - name: HCLOUD_TOKEN_FILE\n";
 
 pub(crate) async fn plain_manifest_initialises_the_first_node(environment: &Environment, steps: &Steps) -> Result<()> {
     let mut clock = steps.of("manifest");
-    play(environment, async |stage| {
+    run(environment, async |harness| {
         clock.step("a fresh Node is registered");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
         let target = Target::serve(cloud).await?;
         let installation = Installation::hcloud(&target, 0)?;
         for object in &installation.objects {
-            stage.apply(object).await?;
+            harness.apply(object).await?;
         }
         let text = std::fs::read_to_string(plain_manifest())?;
         for part in [IMAGE, BEFORE] {
@@ -35,12 +35,12 @@ pub(crate) async fn plain_manifest_initialises_the_first_node(environment: &Envi
         }
         let endpoint = &installation.forced["env"]["HCLOUD_ENDPOINT"];
         let endpoint = format!("            - {{name: HCLOUD_ENDPOINT, value: {endpoint}}}\n");
-        stage.check_fresh().await?;
-        stage.apply_text(&text.replace(IMAGE, REPOSITORY).replace(BEFORE, &(endpoint + BEFORE))).await?;
-        stage.initialised(&machine).await?;
-        let pods = stage.manager_is_ready(0, 1).await?;
+        harness.check_fresh().await?;
+        harness.apply_text(&text.replace(IMAGE, REPOSITORY).replace(BEFORE, &(endpoint + BEFORE))).await?;
+        harness.initialised(&machine).await?;
+        let pods = harness.manager_is_ready(0, 1).await?;
         // Nothing serves the address of the Service `kubernetes`: kube-proxy does not run.
-        let log = stage.kubectl(&["-n", "kube-system", "logs", &pods[0].name_any()]).await?;
+        let log = harness.kubectl(&["-n", "kube-system", "logs", &pods[0].name_any()]).await?;
         let chosen = format!("server=\"https://127.0.0.1:{API_PORT}\"");
         let is_chosen = log.lines().any(|line| line.contains("API server chosen") && line.contains(&chosen));
         ensure!(is_chosen, "the log does not name the API server in use, {chosen}: {log}");

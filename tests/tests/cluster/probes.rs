@@ -14,9 +14,9 @@ use tokio::process::Command;
 use crate::bed::NODE;
 use crate::commands::output;
 use crate::environment::Environment;
+use crate::harness::{Harness, SOON, run};
 use crate::installation::Installation;
 use crate::pods;
-use crate::stage::{SOON, Stage, play};
 use crate::steps::Steps;
 use crate::target::Target;
 
@@ -34,8 +34,8 @@ fn fast_probes() -> Value {
     })
 }
 
-async fn describe_pod(stage: &Stage, name: &str) -> Result<String> {
-    stage.kubectl(&["-n", "kube-system", "describe", "pod", name]).await
+async fn describe_pod(harness: &Harness, name: &str) -> Result<String> {
+    harness.kubectl(&["-n", "kube-system", "describe", "pod", name]).await
 }
 
 pub(crate) async fn manager_that_hangs_is_restarted_by_the_kubelet(
@@ -43,21 +43,21 @@ pub(crate) async fn manager_that_hangs_is_restarted_by_the_kubelet(
     steps: &Steps,
 ) -> Result<()> {
     let mut clock = steps.of("probes");
-    play(environment, async |stage| {
+    run(environment, async |harness| {
         clock.step("a fresh Node is registered");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
         let target = Target::serve(cloud).await?;
         let more = if Environment::uses_probes_of_chart() { json!({}) } else { fast_probes() };
-        stage.install(&Installation::hcloud(&target, 0)?.with(more)).await?;
-        stage.initialised(&machine).await?;
-        let pods = stage.manager_is_ready(0, 1).await?;
+        harness.install(&Installation::hcloud(&target, 0)?.with(more)).await?;
+        harness.initialised(&machine).await?;
+        let pods = harness.manager_is_ready(0, 1).await?;
         clock.step("4. chart installed, Node initialised, the manager is ready");
         let id = pods::container(&pods[0])?.container_id.clone().unwrap_or_default();
         let changes = target.changes();
-        output(Command::new("kill").args(["-STOP", &stage.bed.process_of(&id).await?])).await?;
+        output(Command::new("kill").args(["-STOP", &harness.bed.process_of(&id).await?])).await?;
         until("the kubelet restarts the container", RESTART, async || {
-            let now = pods::of_manager(&stage.client).await?;
+            let now = pods::of_manager(&harness.client).await?;
             let container = now.first().map(pods::container).transpose()?;
             let restarts = container.map_or(0, |container| container.restart_count);
             ensure!(restarts == 1, "the container was restarted {restarts} times");
@@ -68,15 +68,15 @@ pub(crate) async fn manager_that_hangs_is_restarted_by_the_kubelet(
         let name = pods[0].name_any();
         for text in ["Liveness probe failed", "failed liveness probe, will be restarted"] {
             until_every(PAUSE, "the Pod shows the reason of its restart", SOON, async || {
-                let shown = describe_pod(stage, &name).await?;
+                let shown = describe_pod(harness, &name).await?;
                 ensure!(shown.contains(text), "kubectl describe does not say {text:?}: {shown}");
                 Ok(())
             })
             .await?;
         }
-        stage.manager_is_ready(0, 1).await?;
+        harness.manager_is_ready(0, 1).await?;
         // The killed process held the Lease, which the next one gets when it has expired.
-        let service = stage.create_service("after", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
+        let service = harness.create_service("after", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
         until("the manager works again", SOON, async || {
             ensure!(!target.balancers_of(&service).is_empty(), "the Service has no load balancer");
             Ok(())
@@ -94,7 +94,7 @@ pub(crate) async fn wrong_credential_is_shown_by_describe_and_by_the_log(
     steps: &Steps,
 ) -> Result<()> {
     let mut clock = steps.of("credential");
-    play(environment, async |stage| {
+    run(environment, async |harness| {
         clock.step("a fresh Node is registered");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
@@ -104,22 +104,22 @@ pub(crate) async fn wrong_credential_is_shown_by_describe_and_by_the_log(
         let secret = installation.objects[0].clone();
         installation.objects[0]["stringData"]["token"] =
             json!("wrong-token-of-sixty-four-characters-which-is-not-one-of-anybody");
-        stage.install(&installation).await?;
-        says_why_it_does_not_start(stage).await?;
+        harness.install(&installation).await?;
+        says_why_it_does_not_start(harness).await?;
         clock.step("4. a wrong token: describe and the log say why the manager ends");
 
-        stage.apply(&secret).await?;
-        stage
+        harness.apply(&secret).await?;
+        harness
             .kubectl(&["-n", "kube-system", "delete", "pods", "-l=app.kubernetes.io/name=cloud-controller-manager"])
             .await?;
-        stage.initialised(&machine).await?;
-        stage.manager_is_ready(0, 1).await?;
+        harness.initialised(&machine).await?;
+        harness.manager_is_ready(0, 1).await?;
         clock.step("4. with the right token it works");
 
         fake.revoke_token(TOKEN);
-        stage.create_service("refused", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
+        harness.create_service("refused", &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
         until_every(PAUSE, "the Service shows that the token is refused", SOON, async || {
-            let shown = stage.kubectl(&["describe", "service", "refused"]).await?;
+            let shown = harness.kubectl(&["describe", "service", "refused"]).await?;
             ensure!(shown.contains("unable to authenticate"), "kubectl describe does not say why: {shown}");
             Ok(())
         })
@@ -131,9 +131,9 @@ pub(crate) async fn wrong_credential_is_shown_by_describe_and_by_the_log(
 }
 
 /// Waits until the container has ended, and checks that its reason is shown.
-async fn says_why_it_does_not_start(stage: &Stage) -> Result<()> {
+async fn says_why_it_does_not_start(harness: &Harness) -> Result<()> {
     let name = until("the container has ended", SOON, async || {
-        let pods = pods::of_manager(&stage.client).await?;
+        let pods = pods::of_manager(&harness.client).await?;
         let [pod] = &*pods else { anyhow::bail!("the manager has {} Pods", pods.len()) };
         let container = pods::container(pod)?;
         let has_ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
@@ -143,10 +143,10 @@ async fn says_why_it_does_not_start(stage: &Stage) -> Result<()> {
         Ok(pod.name_any())
     })
     .await?;
-    let shown = describe_pod(stage, &name).await?;
+    let shown = describe_pod(harness, &name).await?;
     ensure!(shown.contains("unable to authenticate"), "kubectl describe pod does not say why: {shown}");
     until_every(PAUSE, "the log says why", SOON, async || {
-        let log = stage.kubectl(&["-n", "kube-system", "logs", &name]).await?;
+        let log = harness.kubectl(&["-n", "kube-system", "logs", &name]).await?;
         ensure!(log.contains("unable to authenticate"), "the log does not say why: {log}");
         Ok(())
     })

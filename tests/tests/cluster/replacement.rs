@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::bed::{API_PORT, NODE};
 use crate::environment::Environment;
+use crate::harness::{Harness, SOON, ingress, run};
 use crate::image::{REPOSITORY, TAGS};
 use crate::installation::Installation;
 use crate::pods;
-use crate::stage::{SOON, Stage, ingress, play};
 use crate::steps::Steps;
 use crate::target::Target;
 
@@ -62,8 +62,8 @@ fn reads(target: &Target) -> [usize; 2] {
     })
 }
 
-async fn seen(stage: &Stage, target: &Target) -> Result<Seen> {
-    Ok((target.cloud.objects(), stage.service(SERVICE).await?.resource_version()))
+async fn seen(harness: &Harness, target: &Target) -> Result<Seen> {
+    Ok((target.cloud.objects(), harness.service(SERVICE).await?.resource_version()))
 }
 
 pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_without_a_write(
@@ -71,38 +71,38 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
     steps: &Steps,
 ) -> Result<()> {
     let mut clock = steps.of("replacement");
-    play(environment, async |stage| {
+    run(environment, async |harness| {
         clock.step("a fresh Node is registered");
-        stage.images.make_foreign(&stage.bed, environment.go_program()?, THEIRS).await?;
+        harness.images.make_foreign(&harness.bed, environment.go_program()?, THEIRS).await?;
         clock.step("5. the image of Hetzner's program is made");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
         let target = Target::serve(cloud).await?;
         for object in Installation::hcloud(&target, 0)?.objects {
-            stage.apply(&object).await?;
+            harness.apply(&object).await?;
         }
-        stage.check_fresh().await?;
-        stage.apply_text(&manifest(&target)?).await?;
-        stage.initialised(&machine).await?;
-        let uid = stage.create_service(SERVICE, &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
+        harness.check_fresh().await?;
+        harness.apply_text(&manifest(&target)?).await?;
+        harness.initialised(&machine).await?;
+        let uid = harness.create_service(SERVICE, &json!({"load-balancer.hetzner.cloud/location": "fsn1"})).await?;
         until("the Service shows the addresses of its load balancer, and the Node has its route", SOON, async || {
-            let shown = ingress(&stage.service(SERVICE).await?);
+            let shown = ingress(&harness.service(SERVICE).await?);
             ensure!(!shown.is_empty(), "the Service shows no address");
             let balancers = target.balancers_of(&uid);
             ensure!(balancers.iter().any(|it| !it.targets.is_empty()), "the load balancers are {balancers:?}");
             ensure!(!target.cloud.routes().is_empty(), "there is no route");
             // The manifest does not tolerate a Node that waits for its route: its next Pod would wait, too.
-            let taints = stage.node().await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            let taints = harness.node().await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
             ensure!(taints.is_empty(), "the Node has the taints {taints:?}");
             Ok(())
         })
         .await?;
-        runs(stage, THEIRS).await?;
+        runs(harness, THEIRS).await?;
         clock.step("5. Hetzner's program: Node, route and load balancer");
 
-        let (before, changes, reads) = (seen(stage, &target).await?, target.changes(), reads(&target));
+        let (before, changes, reads) = (seen(harness, &target).await?, target.changes(), reads(&target));
         let ours = format!("{REPOSITORY}:{}", TAGS[0]);
-        set_image(stage, &ours).await?;
+        set_image(harness, &ours).await?;
         until("our program has read load balancers and routes", SOON, async || {
             let now = self::reads(&target);
             ensure!(now.iter().zip(reads).all(|(now, before)| *now > before), "reads: {now:?}, before {reads:?}");
@@ -111,11 +111,11 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
         .await?;
         let written = target.changes().split_off(changes.len());
         ensure!(written.is_empty(), "ours asked for changes: {}", counted(&written));
-        ensure!(seen(stage, &target).await? == before, "the cloud or the Service has changed");
+        ensure!(seen(harness, &target).await? == before, "the cloud or the Service has changed");
         clock.step("5. image changed to ours: nothing is written");
 
-        set_image(stage, THEIRS).await?;
-        ensure!(seen(stage, &target).await? == before, "the cloud or the Service has changed");
+        set_image(harness, THEIRS).await?;
+        ensure!(seen(harness, &target).await? == before, "the cloud or the Service has changed");
         let written = target.changes().split_off(changes.len());
         println!("back with Hetzner's program, whose own requests for changes are: {}", counted(&written));
         clock.step("5. and back: the cloud is as before");
@@ -131,19 +131,19 @@ fn counted(routes: &[String]) -> String {
 }
 
 /// Changes the image of the Deployment and nothing else, and waits until the new Pod has nothing to do.
-async fn set_image(stage: &Stage, image: &str) -> Result<()> {
+async fn set_image(harness: &Harness, image: &str) -> Result<()> {
     let change = format!("{NAME}={image}");
-    stage.kubectl(&["-n", "kube-system", "set", "image", &format!("deployment/{NAME}"), &change]).await?;
-    runs(stage, image).await
+    harness.kubectl(&["-n", "kube-system", "set", "image", &format!("deployment/{NAME}"), &change]).await?;
+    runs(harness, image).await
 }
 
 /// Waits until the only Pod has this image and nothing to do.
-async fn runs(stage: &Stage, image: &str) -> Result<()> {
+async fn runs(harness: &Harness, image: &str) -> Result<()> {
     until("the Pod of the Deployment is ready", SOON, async || {
-        let pods = pods::of_label(&stage.client, &format!("app={NAME}")).await?;
+        let pods = pods::of_label(&harness.client, &format!("app={NAME}")).await?;
         let [pod] = &*pods else { anyhow::bail!("the Deployment has {} Pods", pods.len()) };
         pods::check_ready(pod, image)
     })
     .await?;
-    stage.settled_at(METRICS).await
+    harness.settled_at(METRICS).await
 }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::bed::NODE;
 use crate::environment::Environment;
+use crate::harness::{Harness, SOON, run};
 use crate::installation::Installation;
 use crate::lease::Holders;
-use crate::stage::{SOON, Stage, play};
 use crate::steps::Steps;
 use crate::target::{Target, Write};
 use ccm_conformance::CloudProfile as _;
@@ -39,7 +39,7 @@ pub(crate) async fn standby_leads_within_two_seconds_of_a_rolling_update_amid_wo
     steps: &Steps,
 ) -> Result<()> {
     let mut clock = steps.of("standby");
-    play(environment, async |stage| {
+    run(environment, async |harness| {
         clock.step("a fresh Node is registered");
         let cloud = HetznerCloud::default();
         let machine = cloud.add_machine(NODE);
@@ -49,15 +49,15 @@ pub(crate) async fn standby_leads_within_two_seconds_of_a_rolling_update_amid_wo
             Installation::hcloud(&target, 0)?.with(two_replicas()),
             Installation::hcloud(&target, 1)?.with(two_replicas()),
         ];
-        stage.install(&installations[0]).await?;
-        stage.initialised(&machine).await?;
+        harness.install(&installations[0]).await?;
+        harness.initialised(&machine).await?;
         clock.step("3. two replicas installed, Node initialised");
         let mut longest = Vec::new();
         for attempt in 0..ATTEMPTS {
             // The tag and the port of the version that follows.
             let next = (attempt + 1) % 2;
-            stand_by(stage, attempt % 2).await?;
-            let gap = update(stage, &target, &installations[next], attempt).await?;
+            stand_by(harness, attempt % 2).await?;
+            let gap = update(harness, &target, &installations[next], attempt).await?;
             clock.step("3. rolling update of two replicas, Services are created meanwhile");
             clock.note("3.   of that, the longest time without a leader", gap);
             longest.push(gap);
@@ -71,12 +71,12 @@ pub(crate) async fn standby_leads_within_two_seconds_of_a_rolling_update_amid_wo
 }
 
 /// Waits until one of two replicas leads, and the other one waits for the Lease.
-async fn stand_by(stage: &Stage, tag: usize) -> Result<()> {
-    let pods = stage.manager_is_ready(tag, 2).await?;
+async fn stand_by(harness: &Harness, tag: usize) -> Result<()> {
+    let pods = harness.manager_is_ready(tag, 2).await?;
     for pod in pods {
         let name = pod.name_any();
         until("a replica stands for election", SOON, async || {
-            let log = stage.kubectl(&["-n", "kube-system", "logs", &name]).await?;
+            let log = harness.kubectl(&["-n", "kube-system", "logs", &name]).await?;
             ensure!(log.contains("Attempting to acquire leader lease"), "{name} does not stand for election");
             Ok(())
         })
@@ -86,13 +86,13 @@ async fn stand_by(stage: &Stage, tag: usize) -> Result<()> {
 }
 
 /// Updates the image while Services are created. Returns the longest time without a leader.
-async fn update(stage: &Stage, target: &Target, next: &Installation, attempt: usize) -> Result<Duration> {
+async fn update(harness: &Harness, target: &Target, next: &Installation, attempt: usize) -> Result<Duration> {
     let before = target.writes().len();
-    let holders = Holders::watch(&stage.client);
+    let holders = Holders::watch(&harness.client);
     let location = json!({"load-balancer.hetzner.cloud/location": "fsn1"});
     let mut services = Vec::new();
     for number in 0..SERVICES {
-        services.push(stage.create_service(&format!("amid-{attempt}-{number}"), &location).await?);
+        services.push(harness.create_service(&format!("amid-{attempt}-{number}"), &location).await?);
     }
     until("the first load balancer is under way", SOON, async || {
         ensure!(target.writes().len() > before, "nothing is requested");
@@ -100,10 +100,10 @@ async fn update(stage: &Stage, target: &Target, next: &Installation, attempt: us
     })
     .await?;
     let (old, new) = (attempt % 2, (attempt + 1) % 2);
-    stage.upgrade(next, new).await?;
-    stage.manager_is_ready(new, 2).await?;
+    harness.upgrade(next, new).await?;
+    harness.manager_is_ready(new, 2).await?;
     // Work for the new version.
-    services.push(stage.create_service(&format!("after-{attempt}"), &location).await?);
+    services.push(harness.create_service(&format!("after-{attempt}"), &location).await?);
     until("each Service has its load balancer", SOON, async || {
         for uid in &services {
             let balancers = target.balancers_of(uid);

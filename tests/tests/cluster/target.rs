@@ -30,7 +30,7 @@ pub(crate) struct Write {
     pub(crate) port: usize,
     /// Time at which the request arrived.
     pub(crate) at: Instant,
-    /// Method and path.
+    /// Method and path of the request.
     pub(crate) what: String,
 }
 

@@ -34,7 +34,7 @@ const OBJECTS: [&str; 6] = [
     "lease/cloud-controller-manager",
 ];
 
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) bed: Bed,
     pub(crate) client: Client,
     pub(crate) images: &'static Images,
@@ -46,27 +46,27 @@ pub(crate) fn plain_manifest() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests/hcloud.yaml")
 }
 
-/// Plays a scenario on a fresh Node. An error is followed by what the cluster shows.
-pub(crate) async fn play(environment: &Environment, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    let stage = Stage::set(environment).await?;
-    match body(&stage).await {
+/// Runs a scenario on a fresh Node. An error is followed by what the cluster shows.
+pub(crate) async fn run(environment: &Environment, body: impl AsyncFnOnce(&Harness) -> Result<()>) -> Result<()> {
+    let harness = Harness::set(environment).await?;
+    match body(&harness).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(anyhow!("{error:#}\n\n{}", stage.shown().await)),
+        Err(error) => Err(anyhow!("{error:#}\n\n{}", harness.shown().await)),
     }
 }
 
-impl Stage {
+impl Harness {
     async fn set(environment: &Environment) -> Result<Self> {
         let (images, is_fresh) = environment.images().await?;
         let bed = environment.bed()?;
         let client = bed.client().await?;
-        let stage = Self { bed, client, images, helm: environment.helm()?.clone() };
+        let harness = Self { bed, client, images, helm: environment.helm()?.clone() };
         if !is_fresh {
-            stage.clean().await.context("removing what the last scenario left")?;
+            harness.clean().await.context("removing what the last scenario left")?;
         }
         // A control-plane node as kubeadm leaves it; a kubelet may not set this label itself.
-        stage.kubectl(&["label", "node", NODE, "node-role.kubernetes.io/control-plane=", "--overwrite"]).await?;
-        Ok(stage)
+        harness.kubectl(&["label", "node", NODE, "node-role.kubernetes.io/control-plane=", "--overwrite"]).await?;
+        Ok(harness)
     }
 
     /// Removes releases, Services and Pods, and lets the kubelet register a Node again.
@@ -146,7 +146,7 @@ impl Stage {
         Ok(notes)
     }
 
-    /// Returns the Node.
+    /// Returns the only Node of the cluster.
     pub(crate) async fn node(&self) -> Result<Node> {
         let api: Api<Node> = Api::all(self.client.clone());
         api.get(NODE).await.context("reading the Node")
@@ -236,7 +236,7 @@ impl Stage {
         self.service(name).await?.uid().context("a Service without a UID")
     }
 
-    /// Returns a Service.
+    /// Returns a Service in the namespace `default`.
     pub(crate) async fn service(&self, name: &str) -> Result<Service> {
         self.services().get(name).await.with_context(|| format!("reading Service {name}"))
     }
