@@ -49,6 +49,10 @@ manifests:
 render:
     deploy/render
 
+# The artefacts of a release and their checks (docs/releasing.md): `just dist amd64,arm64` for both architectures.
+dist ARCHITECTURES="amd64":
+    .ci/dist dist {{ARCHITECTURES}}
+
 # The demo: a cluster and a cloud in one process.
 demo *FLAGS:
     cargo demo {{FLAGS}}

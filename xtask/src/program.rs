@@ -1,4 +1,4 @@
-//! Other programs that the tasks run.
+//! Programs that the tasks run.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -5,14 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{Archive, Builder, EntryType, Header};
 
 /// One entry of a tar file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A folder.
+    /// A folder without its entries.
     Folder,
     /// A file with its content, and `true` if it is a program.
     File(Vec<u8>, bool),
@@ -101,11 +101,11 @@ pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
 /// Returns the bytes that were compressed.
 pub(crate) fn gunzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut plain = Vec::new();
-    GzDecoder::new(bytes).read_to_end(&mut plain).context("cannot decompress")?;
+    MultiGzDecoder::new(bytes).read_to_end(&mut plain).context("cannot decompress")?;
     Ok(plain)
 }
 
-/// Reads a tar file.
+/// Reads the entries of a tar file.
 pub(crate) fn read_tar(bytes: &[u8]) -> Result<Tree> {
     let mut tree = Tree::new();
     for item in Archive::new(bytes).entries().context("cannot read a tar file")? {

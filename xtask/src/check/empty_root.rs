@@ -26,13 +26,14 @@ pub(super) fn output(root: &Path, architecture: Architecture, arguments: &[&str]
         words.push(format!("/{}", architecture.emulator()));
     }
     words.extend(arguments.iter().map(|word| (*word).to_owned()));
-    let mut command = match is_root() {
-        true => Command::new("chroot"),
-        false => {
-            let mut command = Command::new("unshare");
-            command.args(["--user", "--map-root-user", "chroot"]);
-            command
-        }
+    // Its folder is often not in the PATH of users.
+    let chroot = program::find("chroot").unwrap_or_else(|| "/usr/sbin/chroot".into());
+    let mut command = if is_root() {
+        Command::new(chroot)
+    } else {
+        let mut command = Command::new(program::find("unshare").context("install util-linux: there is no unshare")?);
+        command.args(["--user", "--map-root-user"]).arg(chroot);
+        command
     };
     Ok(Some(program::output(command.arg(root).args(words).env_clear())?))
 }

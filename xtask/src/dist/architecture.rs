@@ -12,14 +12,14 @@ use crate::program;
 /// Architecture by its name in image manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Architecture {
-    /// x86-64.
+    /// The architecture x86-64, called x86_64 by Rust.
     Amd64,
-    /// 64-bit ARM.
+    /// The architecture 64-bit ARM, called aarch64 by Rust.
     Arm64,
 }
 
 impl Architecture {
-    /// All architectures of a release.
+    /// Architectures of a release.
     pub(crate) const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
 
     /// Returns the target of the Rust compiler: static, with musl.

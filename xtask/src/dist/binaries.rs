@@ -19,7 +19,7 @@ pub(super) fn build(project: &Project, architecture: Architecture, profile: &str
     cargo.envs(architecture.variables());
     // This variable takes precedence over flags of the caller, which would change the binary.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&prefixes));
-    cargo.env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&prefixes));
+    cargo.env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&prefixes)).env("CC_SHELL_ESCAPED_FLAGS", "1");
     cargo.env("CARGO_INCREMENTAL", "0");
     cargo.env("CCM_REVISION", &project.revision);
     cargo.env("SOURCE_DATE_EPOCH", project.epoch.to_string());
@@ -65,8 +65,10 @@ fn rust_flags(prefixes: &[(PathBuf, String)]) -> String {
     flags.collect::<Vec<_>>().join("\x1f")
 }
 
+/// Returns the flags of the C compiler, quoted as in a shell, because folders may have blanks in their names.
 fn c_flags(prefixes: &[(PathBuf, String)]) -> String {
-    let flags = prefixes.iter().map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()));
+    let quoted = |folder: &Path| folder.display().to_string().replace('\'', "'\\''");
+    let flags = prefixes.iter().map(|(folder, name)| format!("'-ffile-prefix-map={}={name}'", quoted(folder)));
     flags.collect::<Vec<_>>().join(" ")
 }
 
@@ -77,10 +79,10 @@ mod tests {
     #[test]
     fn flags_replace_each_folder_of_the_machine() {
         let prefixes =
-            [(PathBuf::from("/home/me/ccm"), "/ccm-rs".to_owned()), (PathBuf::from("/t"), "/target".to_owned())];
-        let expected = "--remap-path-prefix=/home/me/ccm=/ccm-rs\x1f--remap-path-prefix=/t=/target";
+            [(PathBuf::from("/my work/ccm"), "/ccm-rs".to_owned()), (PathBuf::from("/t"), "/target".to_owned())];
+        let expected = "--remap-path-prefix=/my work/ccm=/ccm-rs\x1f--remap-path-prefix=/t=/target";
         assert_eq!(rust_flags(&prefixes), expected);
-        assert_eq!(c_flags(&prefixes), "-ffile-prefix-map=/home/me/ccm=/ccm-rs -ffile-prefix-map=/t=/target");
+        assert_eq!(c_flags(&prefixes), "'-ffile-prefix-map=/my work/ccm=/ccm-rs' '-ffile-prefix-map=/t=/target'");
     }
 
     #[test]
