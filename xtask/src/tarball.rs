@@ -146,7 +146,8 @@ pub(crate) fn unpack(tree: &Tree, folder: &Path) -> Result<()> {
                     .with_context(|| format!("cannot change the mode of {}", to.display()))?;
             }
             Entry::Link(destination) => {
-                std::os::unix::fs::symlink(destination, &to).with_context(|| format!("cannot link {}", to.display()))?
+                std::os::unix::fs::symlink(destination, &to)
+                    .with_context(|| format!("cannot link {}", to.display()))?;
             }
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn write_layout(project: &Project, built: &[(Architecture, PathBuf)],
     let mut descriptor = layout.blob(INDEX, &serde_json::to_vec(&index)?);
     let digest = descriptor["digest"].as_str().unwrap_or_default().to_owned();
     descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": project.version});
-    let tree = layout.end(descriptor)?;
+    let tree = layout.end(&descriptor)?;
     tarball::unpack(&tree, &out.join(IMAGE))?;
     write(&out.join(archive_name(&project.version)), tarball::tar(&tree, project.epoch)?)?;
     Ok(digest)
@@ -61,7 +61,7 @@ pub(crate) fn archive(project: &Project, root: &Path, archive: &Path) -> Result<
     let mut layout = Layout::new();
     let layer = tarball::gzip(&tarball::tar(&tarball::read_folder(root)?, project.epoch)?)?;
     let descriptor = layout.image(project, &container(project)?, own, &layer)?;
-    write(archive, tarball::tar(&layout.end(descriptor)?, project.epoch)?)
+    write(archive, tarball::tar(&layout.end(&descriptor)?, project.epoch)?)
 }
 
 /// Returns the layer with the files that `deploy/image/layout` makes for the binary.
@@ -146,7 +146,7 @@ impl Layout {
     }
 
     /// Ends the layout with its only entry.
-    fn end(mut self, descriptor: Value) -> Result<Tree> {
+    fn end(mut self, descriptor: &Value) -> Result<Tree> {
         ensure!(descriptor["digest"].is_string(), "the image has no digest");
         let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]});
         self.tree.insert("index.json".to_owned(), Entry::File(serde_json::to_vec(&index)?, false));
