@@ -184,10 +184,7 @@ mod tests {
         let mut registry = registry();
         registry.left_out("build it with --features all");
         let error = registry.check("other").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "unknown cloud provider \"other\"; this binary has: empty; build it with --features all"
-        );
+        assert_eq!(error, "unknown cloud provider \"other\"; this binary has: empty; build it with --features all");
     }
 
     #[test]

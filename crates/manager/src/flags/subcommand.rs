@@ -30,7 +30,8 @@ pub(super) fn list() -> String {
 pub(super) fn hint(word: &str) -> String {
     let similarity = |name: &str| strsim::jaro_winkler(name, word);
     if word == "demo" && !cfg!(feature = "demo") {
-        return "this program is built without the demo: `cargo demo` in the checkout builds it with the demo".to_owned();
+        return "this program is built without the demo: `cargo demo` in the checkout builds it with the demo"
+            .to_owned();
     }
     let names: Vec<_> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
     match names.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b))) {
