@@ -48,6 +48,7 @@ impl Manager<'_> {
         let arguments = without_entry_point(std::env::args_os().collect(), self.name());
         let preset = std::env::var(PROVIDER_VARIABLE).unwrap_or_default();
         let program = self.called(arguments.first().map(OsString::as_os_str).unwrap_or_default(), &preset);
+        let program = program.with_configuration_of_kubectl(|name| std::env::var_os(name));
         if let Some(code) = commands::run(self.providers, &program, &arguments) {
             return code;
         }

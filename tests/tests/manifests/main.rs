@@ -105,6 +105,7 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         runbooks::the_alerts_name_the_lease_and_the_namespace_of_the_release,
         defaults::a_value_that_is_left_empty_has_its_default,
         package::a_package_installs_its_image_and_no_mixture,
+        package::a_package_with_a_placeholder_needs_a_repository_and_keeps_its_digest,
         package::a_package_with_an_image_that_cannot_be_pulled_is_not_made,
         notes::the_notes_name_what_the_cluster_lacks,
         notes::the_notes_give_doctor_the_flags_of_the_release,

@@ -73,6 +73,21 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
             "The Secret y lacks the key tls.key",
         ),
         (
+            json!({"provider": "aws"}),
+            json!({"Node//": {"items": [{"metadata": {"labels": {"a": "b"}}}, {"metadata": {}}]}}),
+            "No Node has the label node-role.kubernetes.io/control-plane",
+        ),
+        (
+            json!({"provider": "aws"}),
+            json!({"Node//": {"items": [{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}]}}),
+            "",
+        ),
+        (
+            json!({"provider": "aws", "controlPlaneOnly": false}),
+            json!({"Node//": {"items": [{"metadata": {}}]}}),
+            "",
+        ),
+        (
             json!({"provider": "aws", "serviceAccount": {"create": false, "name": "y"}}),
             json!({}),
             "The ServiceAccount y does not exist",

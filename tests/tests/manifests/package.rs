@@ -60,6 +60,23 @@ pub(crate) fn a_package_installs_its_image_and_no_mixture(helm: &Helm) -> Result
     Ok(())
 }
 
+/// `cargo xtask dist` packages a placeholder if nobody names a repository.
+pub(crate) fn a_package_with_a_placeholder_needs_a_repository_and_keeps_its_digest(helm: &Helm) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let package = package(helm, &folder, "REGISTRY/cloud-controller-manager", DIGEST)?;
+    let Err(error) = image(helm, &package, &json!({})) else { bail!("the placeholder is installed") };
+    ensure!(error.to_string().contains("image.repository is required"), "{error}");
+    let got = image(helm, &package, &json!({"repository": "registry.example.com/ccm"}))?;
+    ensure!(got == format!("registry.example.com/ccm@{DIGEST}"), "{got}");
+    let got = image(helm, &package, &json!({"repository": "registry.example.com/ccm", "tag": "v2"}))?;
+    ensure!(got == "registry.example.com/ccm:v2", "{got}");
+    let Err(error) = image(helm, &package, &json!({"repository": "hetznercloud/hcloud-cloud-controller-manager"})) else {
+        bail!("the image of the vendor is accepted")
+    };
+    ensure!(error.to_string().contains("set it to the repository that you pushed the image"), "{error}");
+    Ok(())
+}
+
 pub(crate) fn a_package_with_an_image_that_cannot_be_pulled_is_not_made(helm: &Helm) -> Result<()> {
     for (repository, version, says) in [
         ("registry.example.com/ccm:v1", "v1", "REPOSITORY \"registry.example.com/ccm:v1\" is not valid"),

@@ -109,6 +109,10 @@ pub(super) const PROGRAMS: [Row; 24] = [
     ("vultr-cloud-controller-manager", "vultr", SKIP_LOOKUP),
 ];
 
+/// Providers of [`PROGRAMS`] that this project does not have: their vendors embed the manager. The image has no links for
+/// them.
+pub(super) const PROVIDERS_OF_OTHERS: [&str; 4] = ["exoscale", "scaleway", "vsphere", "vultr"];
+
 /// Name of the program as a plugin: kubectl runs it for `kubectl ccm`. The plugin has the subcommands only.
 pub(super) const PLUGIN: &str = "kubectl-ccm";
 
@@ -158,6 +162,26 @@ impl Program {
             None if binary.is_empty() => Self::default().with_preset(provider),
             None if binary == PLUGIN => Self::new(PLUGIN).with_preset(provider),
             None => Self { binary, ..Self::default() }.with_preset(provider),
+        }
+    }
+
+    /// Presets the kubeconfig that kubectl reads, if this program is its plugin: the first file of `KUBECONFIG` that exists,
+    /// or `~/.kube/config`.
+    pub(crate) fn with_configuration_of_kubectl(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        if self.name != PLUGIN {
+            return self;
+        }
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        let candidates: Vec<_> = match (set("KUBECONFIG"), set("HOME")) {
+            (Some(paths), _) => std::env::split_paths(&paths).collect(),
+            (None, Some(home)) => vec![Path::new(&home).join(".kube/config")],
+            (None, None) => Vec::new(),
+        };
+        let found = candidates.into_iter().find(|path| path.is_file());
+        match found.as_deref().and_then(Path::to_str) {
+            // Defaults live as long as the program. This happens once in a process.
+            Some(path) => self.with_default("kubeconfig", path.to_owned().leak()),
+            None => self,
         }
     }
 

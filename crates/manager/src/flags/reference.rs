@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::{Arg, Command, CommandFactory as _};
 
 use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
-use super::program::{PLUGIN, PROGRAMS, Program};
+use super::program::{PLUGIN, PROGRAMS, PROVIDERS_OF_OTHERS, Program};
 use super::provider_flags::Effect;
 use super::{
     Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
@@ -222,10 +222,17 @@ fn programs(page: &mut String) {
         "\n# Names of the program\n\nCalled by one of these names (by a link, for example) the program has other defaults. A \
          first argument that is the path of such a program counts as its name. If neither tells a provider, the variable \
          `CCM_CLOUD_PROVIDER` does, with the same further defaults. `--cloud-provider` takes precedence over all. As `kubectl-ccm` the \
-         program is a plugin: `kubectl ccm` has the subcommands, and runs no controllers.\n\n| name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
+         program is a plugin: `kubectl ccm` has the subcommands, runs no controllers, and reads the kubeconfig that kubectl \
+         reads (the first file of `KUBECONFIG` that exists, or `~/.kube/config`).\n\n| name | `--cloud-provider` | further defaults |\n|---|---|---|\n",
     );
     for (name, provider, defaults) in PROGRAMS {
         let defaults: Vec<_> = defaults.iter().map(|(flag, value)| format!("`--{flag}={value}`")).collect();
         _ = writeln!(page, "| `{name}` | `{provider}` | {} |", defaults.join(", "));
     }
+    _ = writeln!(
+        page,
+        "\nThis project has no provider for {}: vendors embed the manager under these names, and the image has no links for \
+         them.",
+        PROVIDERS_OF_OTHERS.map(|provider| format!("`{provider}`")).join(", ")
+    );
 }

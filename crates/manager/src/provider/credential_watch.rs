@@ -35,7 +35,7 @@ impl CredentialWatch {
                 if told.is_none_or(|at| now.duration_since(at) >= MIN_INTERVAL) {
                     *told = Some(now);
                     self.is_refused.store(false, Ordering::Relaxed);
-                    tracing::info!("the cloud accepts the credential again; pending Services are retried");
+                    tracing::info!("the cloud accepts the credential in use; pending Services are retried");
                     self.accepted.notify_one();
                 }
             }

@@ -78,5 +78,14 @@
 {{- if and (not .Values.serviceAccount.create) (not (include "ccm.find" (list "v1" "ServiceAccount" $namespace (include "ccm.serviceAccount" .)))) -}}
 {{- $missing = append $missing (printf "The ServiceAccount %s does not exist in %s, so no Pod is created." (include "ccm.serviceAccount" .) $namespace) -}}
 {{- end -}}
+{{- /* Nodes are read only where the Pods need one with the label of the control plane, and by who may grant that to the Pods. */ -}}
+{{- if and .Values.rbac.create .Values.controlPlaneOnly (not .Values.affinity) (not .Values.nodeSelector) -}}
+{{- $nodes := (include "ccm.find" (list "v1" "Node" "" "") | fromJson).items | default list -}}
+{{- $isThere := false -}}
+{{- range $nodes -}}{{- if hasKey (.metadata.labels | default dict) "node-role.kubernetes.io/control-plane" -}}{{- $isThere = true -}}{{- end -}}{{- end -}}
+{{- if and $nodes (not $isThere) -}}
+{{- $missing = append $missing "No Node has the label node-role.kubernetes.io/control-plane, so no Pod runs. On a managed control plane upgrade with --set controlPlaneOnly=false; elsewhere label the Nodes of the control plane." -}}
+{{- end -}}
+{{- end -}}
 {{- toJson $missing -}}
 {{- end }}

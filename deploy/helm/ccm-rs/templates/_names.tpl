@@ -14,14 +14,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- /*
-Fills in the image of the package (files/image.yaml, which deploy/package writes). Its tag or digest belongs to its repository: with a
-repository of the user's own only the user's tag and digest count.
+The image of the package as JSON (files/image.yaml, which deploy/package writes). A repository that begins with REGISTRY is a
+placeholder: the user pushes the image and names the repository.
+*/ -}}
+{{- define "ccm.imageOfPackage" -}}
+{{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
+{{- if hasPrefix "REGISTRY/" (toString $packaged.repository) -}}{{- $packaged = set (omit $packaged "repository") "anywhere" true -}}{{- end -}}
+{{- toJson $packaged -}}
+{{- end }}
+
+{{- /*
+Fills in the image of the package. Its tag or digest belongs to its repository: with a repository of the user's own only the user's tag
+and digest count, unless the package names no repository.
 */ -}}
 {{- define "ccm.packagedImage" -}}
-{{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
+{{- $packaged := include "ccm.imageOfPackage" . | fromJson -}}
 {{- $image := .Values.image -}}
-{{- if and $packaged.repository (or (not $image.repository) (eq (toString $image.repository) $packaged.repository)) -}}
-{{- $_ := set $image "repository" $packaged.repository -}}
+{{- $fits := and $packaged.repository (or (not $image.repository) (eq (toString $image.repository) (toString $packaged.repository))) -}}
+{{- if or $fits (and $packaged.anywhere $image.repository) -}}
+{{- if $fits -}}{{- $_ := set $image "repository" $packaged.repository -}}{{- end -}}
 {{- if not (or $image.tag $image.digest) -}}
 {{- $_ := set $image "tag" $packaged.tag -}}
 {{- $_ := set $image "digest" $packaged.digest -}}
@@ -35,7 +46,7 @@ other names pass.
 */ -}}
 {{- define "ccm.checkImage" -}}
 {{- $repository := toString (.Values.image.repository | default "") -}}
-{{- $packaged := .Files.Get "files/image.yaml" | fromYaml -}}
+{{- $packaged := include "ccm.imageOfPackage" . | fromJson -}}
 {{- $vendors := list
   "^((index[.])?docker[.]io/)?(hetznercloud|linode|digitalocean|k8scloudprovider|rancher|munnerz)/"
   "^(registry[.]k8s[.]io|k8s[.]gcr[.]io)/"

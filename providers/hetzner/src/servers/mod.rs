@@ -194,8 +194,8 @@ impl Servers {
             None => ", or set ROBOT_ENABLED, ROBOT_USER and ROBOT_PASSWORD if it is a dedicated server",
         };
         let message = format!(
-            "{}, and this node has neither a provider id nor the start-up taint of a cloud's node, so it is kept. Delete \
-             it yourself if it is not used any more, or set its provider id{robot}",
+            "{}, and the node had no provider id when it was looked up, nor the start-up taint of a cloud's node, so it is \
+             kept. Delete it yourself if its machine no longer exists, or set its provider id{robot}",
             gone.reason()
         );
         self.deduplicator.warn(true, EventSubject::Node(node), "InstanceLookupFailed", &message);

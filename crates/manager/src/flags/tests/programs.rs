@@ -5,7 +5,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use crate::flags::program::{PLUGIN, PROGRAMS};
+use crate::flags::program::{PLUGIN, PROGRAMS, PROVIDERS_OF_OTHERS};
+use crate::flags::report::ReportCommand;
 use crate::flags::{Flags, Parsed, Program, without_entry_point};
 
 /// Environment variable that rewrites the list of names instead of comparing it.
@@ -34,13 +35,14 @@ fn notices(flags: &Flags) -> Vec<String> {
 }
 
 #[test]
-fn image_has_a_link_for_every_known_program() {
+fn image_has_a_link_for_every_program_whose_provider_it_has() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/image/programs");
     let written = std::fs::read_to_string(&path).unwrap();
     let comment: String =
         written.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-    let mut names = PROGRAMS.map(|(name, ..)| name).to_vec();
-    assert!(names.is_sorted());
+    assert!(PROGRAMS.is_sorted_by_key(|(name, ..)| name));
+    let of_this_project = PROGRAMS.iter().filter(|(_, provider, _)| !PROVIDERS_OF_OTHERS.contains(provider));
+    let mut names: Vec<_> = of_this_project.map(|(name, ..)| *name).collect();
     names.push(PLUGIN);
     names.sort_unstable();
     let list = comment + &names.join("\n") + "\n";
@@ -133,6 +135,34 @@ fn plugin_of_kubectl_has_the_subcommands_and_starts_no_manager() {
             "{words:?}: {text}"
         );
     }
+}
+
+#[test]
+fn plugin_of_kubectl_reads_the_kubeconfig_of_kubectl() {
+    let home = tempfile::tempdir().unwrap();
+    let [usual, other] = [".kube/config", "other"].map(|name| home.path().join(name));
+    std::fs::create_dir(home.path().join(".kube")).unwrap();
+    for path in [&usual, &other] {
+        std::fs::write(path, "").unwrap();
+    }
+    let kubeconfig = |name: &str, listed: &str, words: &[&str]| {
+        let variable = |name: &str| match name {
+            "HOME" => Some(home.path().into()),
+            _ => Some(listed.into()),
+        };
+        let program = Program::called(OsStr::new(name)).with_configuration_of_kubectl(variable);
+        let words = [&[name, "--cloud-provider=hcloud"], words].concat();
+        let report = ReportCommand { name: "doctor", about: "", after_help: "" };
+        match report.parse(&program, words.into_iter().map(OsString::from)) {
+            Parsed::Flags(mut flags) => AsMut::<Flags>::as_mut(&mut *flags).misc.kubeconfig.to_path_buf(),
+            Parsed::Say(text) | Parsed::Wrong(text) => panic!("{text}"),
+        }
+    };
+    assert_eq!(kubeconfig("kubectl-ccm", "", &[]), Some(usual.clone()));
+    let listed = std::env::join_paths([Path::new("/nowhere"), &other, &usual]).unwrap();
+    assert_eq!(kubeconfig("kubectl-ccm", listed.to_str().unwrap(), &[]), Some(other.clone()));
+    assert_eq!(kubeconfig("kubectl-ccm", "", &["--kubeconfig=/mine"]), Some("/mine".into()), "the flag wins");
+    assert_eq!(kubeconfig("cloud-controller-manager", "", &[]), None, "a manager in a Pod has its service account");
 }
 
 /// The name of the program takes precedence over the preset of the image, and the flag over both.
