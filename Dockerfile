@@ -26,7 +26,8 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     CCM_REVISION="$REVISION" cargo build --profile dist --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$TARGET" && \
-    deploy/image/layout /image "target/$TARGET/dist/cloud-controller-manager"
+    deploy/image/layout /image "target/$TARGET/dist/cloud-controller-manager" && \
+    cargo run --locked --package xtask -- licences --features "$FEATURES" /image/usr/share/ccm-rs
 
 FROM scratch
 # The provider that the program presets where neither --cloud-provider nor the name of the program tells one (D-12).

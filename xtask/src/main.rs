@@ -37,9 +37,8 @@ enum Task {
     Dist(DistArguments),
     /// Check the artefacts that `dist` has made
     CheckDist {
-        /// Folder of the artefacts
-        #[arg(default_value = "dist")]
-        directory: PathBuf,
+        /// Folder of the artefacts, `dist` of the checkout by default
+        directory: Option<PathBuf>,
     },
     /// Pack a file system, as deploy/image/layout makes it, into an image archive for this machine
     Image {
@@ -47,6 +46,14 @@ enum Task {
         root: PathBuf,
         /// Archive to write, in the format oci-archive
         archive: PathBuf,
+    },
+    /// Write the licences that the image has, for the Dockerfile
+    Licences {
+        /// Folder to write to
+        directory: PathBuf,
+        /// Features of the program, separated by commas
+        #[arg(long, default_value = "clouds")]
+        features: String,
     },
     /// Write the certificates of the image, deploy/image/certificates.pem
     Certificates,
@@ -58,9 +65,9 @@ pub(crate) struct DistArguments {
     /// Architectures of binaries and image
     #[arg(long, value_delimiter = ',', default_value = "amd64,arm64")]
     pub(crate) arch: Vec<Architecture>,
-    /// Folder for the artefacts, whose earlier content is deleted if `dist` made it
-    #[arg(long, default_value = "dist")]
-    pub(crate) out: PathBuf,
+    /// Folder for the artefacts, `dist` of the checkout by default. Artefacts of an earlier run are replaced
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
     /// Profile of the build
     #[arg(long, default_value = "dist")]
     pub(crate) profile: String,
@@ -87,8 +94,9 @@ fn run(task: Task) -> Result<()> {
     let project = Project::read()?;
     match task {
         Task::Dist(arguments) => dist::make(&project, &arguments),
-        Task::CheckDist { directory } => check::all(&project, &directory),
+        Task::CheckDist { directory } => check::all(&project, &directory.unwrap_or_else(|| project.root.join("dist"))),
         Task::Image { root, archive } => dist::image_archive(&project, &root, &archive),
+        Task::Licences { directory, features } => dist::write_licences(&project, &features, &directory),
         Task::Certificates => write(&project.root.join(certificates::FILE), certificates::bundle()),
     }
 }

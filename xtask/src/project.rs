@@ -41,7 +41,7 @@ impl Project {
         Ok(Self {
             target_directory: target.into(),
             version: version.to_owned(),
-            revision: revision(&root),
+            revision: revision(&root)?,
             epoch: epoch(&root)?,
             root,
         })
@@ -60,25 +60,31 @@ impl Project {
 }
 
 /// Returns the output of git in the checkout. A folder inside another repository is not a checkout.
-fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+fn git(root: &Path, arguments: &[&str]) -> Result<Option<String>> {
     if !root.join(".git").exists() {
-        return None;
+        return Ok(None);
     }
-    let output = program::output(Command::new("git").arg("-C").arg(root).args(arguments)).ok()?;
-    Some(output.trim().to_owned())
+    let output = program::output(Command::new("git").arg("-C").arg(root).args(arguments))
+        .context("git cannot read the commit of this checkout")?;
+    Ok(Some(output.trim().to_owned()))
 }
 
-fn revision(root: &Path) -> String {
-    let Some(commit) = git(root, &["rev-parse", "HEAD"]) else {
-        return std::env::var("CCM_REVISION").unwrap_or_default();
+/// Returns the commit. Files that git does not know can get into the artefacts, so they count as changes.
+fn revision(root: &Path) -> Result<String> {
+    let Some(commit) = git(root, &["rev-parse", "HEAD"])? else {
+        return Ok(std::env::var("CCM_REVISION").unwrap_or_default());
     };
-    let is_clean = git(root, &["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| text.is_empty());
-    if is_clean { commit } else { format!("{commit}-dirty") }
+    let changes = git(root, &["status", "--porcelain"])?.unwrap_or_default();
+    Ok(if changes.is_empty() { commit } else { format!("{commit}-dirty") })
 }
 
 fn epoch(root: &Path) -> Result<u64> {
     let named = std::env::var("SOURCE_DATE_EPOCH").ok().filter(|text| !text.is_empty());
-    let Some(text) = named.or_else(|| git(root, &["log", "-1", "--format=%ct"])) else { return Ok(0) };
+    let text = match named {
+        Some(text) => Some(text),
+        None => git(root, &["log", "-1", "--format=%ct"])?,
+    };
+    let Some(text) = text else { return Ok(0) };
     text.parse().with_context(|| format!("SOURCE_DATE_EPOCH {text:?} is not a number of seconds"))
 }
 
@@ -89,7 +95,24 @@ mod tests {
     #[test]
     fn folder_without_git_has_no_commit_of_an_outer_repository() {
         let inner = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(git(inner, &["rev-parse", "HEAD"]), None);
+        assert_eq!(git(inner, &["rev-parse", "HEAD"]).unwrap(), None);
+    }
+
+    #[test]
+    fn checkout_that_git_cannot_read_is_an_error_and_a_new_file_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        let error = revision(folder.path()).unwrap_err().to_string();
+        assert_eq!(error, "git cannot read the commit of this checkout");
+        std::fs::remove_dir(folder.path().join(".git")).unwrap();
+        let identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"];
+        for words in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "first"]] {
+            let mut git = Command::new("git");
+            assert!(git.arg("-C").arg(folder.path()).args(identity).args(words).status().unwrap().success());
+        }
+        assert_eq!(revision(folder.path()).unwrap().len(), 40);
+        std::fs::write(folder.path().join("secret.yaml"), "").unwrap();
+        assert!(revision(folder.path()).unwrap().ends_with("-dirty"));
     }
 
     #[test]

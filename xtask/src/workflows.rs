@@ -74,41 +74,78 @@ fn workflows_pin_actions_by_commit_and_have_few_permissions() {
     }
 }
 
-/// Makes a folder that looks like the artefacts of a version, and prints what the script would run.
-fn publish(tag: &str, repository: &str) -> (bool, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| crate::write(&folder.path().join(name), text).unwrap();
+/// Runs git in a folder, as nobody in particular.
+fn git(folder: &Path, words: &[&str]) -> String {
+    let mut git = std::process::Command::new("git");
+    git.arg("-C").arg(folder).args(["-c", "user.name=n", "-c", "user.email=e@example.com"]).args(words);
+    let output = git.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Makes a checkout with the tag v1.2.3 and a folder that looks like its artefacts, and prints what the script would run.
+/// A change is a text in the bill of materials and what replaces it.
+fn publish(tag: &str, repository: &str, change: (&str, &str)) -> (bool, String) {
+    let checkout = tempfile::tempdir().unwrap();
+    git(checkout.path(), &["init", "--quiet"]);
+    git(checkout.path(), &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    git(checkout.path(), &["tag", "v1.2.3"]);
+    let commit = git(checkout.path(), &["rev-parse", "HEAD"]);
+    let changes = "# Changelog\n\n## 1.2.4 – x\n\nnewer\n\n## 1.2.3 – y\n\nthis\n\n## 1.2.2 – z\n\nolder\n";
+    crate::write(&checkout.path().join("CHANGELOG.md"), changes).unwrap();
+
+    let folder = checkout.path().join("dist");
+    let write = |name: &str, text: &str| crate::write(&folder.join(name), text).unwrap();
     let digest = "0".repeat(64);
     write("install/hcloud.yaml", &format!("image: \"registry.example.com/ccm@sha256:{digest}\"\n"));
-    write("cloud-controller-manager-1.2.3-image.tar", "");
-    write("cloud-controller-manager-1.2.3.cdx.json", "");
+    for name in ["image.tar", "linux-amd64.tar.gz", "linux-arm64.tar.gz"] {
+        write(&format!("cloud-controller-manager-1.2.3-{name}"), "");
+    }
+    let properties = [("revision", &*commit), ("profile", "dist"), ("features", "clouds")]
+        .map(|(name, value)| serde_json::json!({"name": format!("ccm-rs:{name}"), "value": value}));
+    let bill = serde_json::to_string_pretty(&properties).unwrap().replace(change.0, change.1);
+    write("cloud-controller-manager-1.2.3.cdx.json", &bill);
     write("ccm-rs-1.2.3.tgz", "");
     write("THIRD-PARTY-LICENSES", "");
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     write("SHA256SUMS", &format!("{empty}  ccm-rs-1.2.3.tgz\n"));
-    let mut command = std::process::Command::new(Path::new(ROOT).join(".ci/publish"));
-    command.arg("--print").arg(folder.path()).arg(tag).env("CCM_IMAGE_REPOSITORY", repository);
+    let mut command = std::process::Command::new(Path::new(ROOT).join(".ci/publish").canonicalize().unwrap());
+    command.current_dir(&checkout).args(["--print", "dist", tag]).env("CCM_IMAGE_REPOSITORY", repository);
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(text).unwrap())
 }
 
+const UNCHANGED: (&str, &str) = ("dist", "dist");
+
 #[test]
 fn release_pushes_signs_and_attests_the_image_of_the_manifests() {
-    let (ok, text) = publish("v1.2.3", "registry.example.com/ccm");
+    let (ok, text) = publish("v1.2.3", "registry.example.com/ccm", UNCHANGED);
     assert!(ok, "{text}");
     let commands: Vec<_> = text.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(commands, ["skopeo copy", "cosign sign", "cosign attest", "cosign sign-blob", "gh release"], "{text}");
-    assert!(
-        text.contains("/install/hcloud.yaml") && text.contains("docker://registry.example.com/ccm:1.2.3"),
-        "{text}"
-    );
+    for part in ["dist/install/hcloud.yaml", "docker://registry.example.com/ccm:1.2.3", "dist/SHA256SUMS.sigstore.json"]
+    {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
 }
 
 #[test]
 fn release_of_another_version_or_repository_is_refused() {
-    let (ok, text) = publish("v1.2.4", "registry.example.com/ccm");
+    let (ok, text) = publish("v1.2.4", "registry.example.com/ccm", UNCHANGED);
     assert!(!ok && text.contains("the tag v1.2.4 is not the version of Cargo.toml"), "{text}");
-    let (ok, text) = publish("v1.2.3", "registry.example.com/other");
+    let (ok, text) = publish("v1.2.3", "registry.example.com/other", UNCHANGED);
     assert!(!ok && text.contains("the manifests name registry.example.com/ccm@sha256:"), "{text}");
+}
+
+#[test]
+fn artefacts_that_are_not_those_of_the_tag_are_not_released() {
+    for (change, says) in [
+        (("\"dist\"", "\"release\""), "the artefacts have the profile release, not dist"),
+        (("\"clouds\"", "\"hcloud\""), "the artefacts have the features hcloud, not clouds"),
+        (("revision\",\n    \"value\": \"", "revision\",\n    \"value\": \"x"), "the artefacts are of commit x"),
+    ] {
+        let (ok, text) = publish("v1.2.3", "registry.example.com/ccm", change);
+        assert!(!ok && text.contains(says), "{text} lacks {says}");
+    }
 }

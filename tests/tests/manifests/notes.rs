@@ -82,11 +82,7 @@ pub(crate) fn the_notes_name_what_the_cluster_lacks(helm: &Helm) -> Result<()> {
             json!({"Node//": {"items": [{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}]}}),
             "",
         ),
-        (
-            json!({"provider": "aws", "controlPlaneOnly": false}),
-            json!({"Node//": {"items": [{"metadata": {}}]}}),
-            "",
-        ),
+        (json!({"provider": "aws", "controlPlaneOnly": false}), json!({"Node//": {"items": [{"metadata": {}}]}}), ""),
         (
             json!({"provider": "aws", "serviceAccount": {"create": false, "name": "y"}}),
             json!({}),

@@ -70,7 +70,8 @@ pub(crate) fn a_package_with_a_placeholder_needs_a_repository_and_keeps_its_dige
     ensure!(got == format!("registry.example.com/ccm@{DIGEST}"), "{got}");
     let got = image(helm, &package, &json!({"repository": "registry.example.com/ccm", "tag": "v2"}))?;
     ensure!(got == "registry.example.com/ccm:v2", "{got}");
-    let Err(error) = image(helm, &package, &json!({"repository": "hetznercloud/hcloud-cloud-controller-manager"})) else {
+    let Err(error) = image(helm, &package, &json!({"repository": "hetznercloud/hcloud-cloud-controller-manager"}))
+    else {
         bail!("the image of the vendor is accepted")
     };
     ensure!(error.to_string().contains("set it to the repository that you pushed the image"), "{error}");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{empty_root, ok, skip};
-use crate::dist::{Architecture, IMAGE, IMAGE_CONFIG, image_archive_name, sha256};
+use crate::dist::{Architecture, DOCUMENTS, IMAGE, IMAGE_CONFIG, LICENCES, RUST_LICENCES, image_archive_name, sha256};
 use crate::project::{PROGRAM, Project};
 use crate::tarball::{self, Entry, Tree};
 use crate::{program, read_text};
@@ -53,6 +53,10 @@ fn check_one(project: &Project, layout: &Path, entry: &Value, architecture: Arch
     for path in CERTIFICATES {
         let Some(Entry::File(text, false)) = files.get(path) else { bail!("{path} is missing") };
         ensure!(text.windows(11).any(|it| it == b"CERTIFICATE"), "{path} has no certificates");
+    }
+    for name in ["LICENSE", LICENCES, RUST_LICENCES] {
+        let path = format!("{DOCUMENTS}/{name}");
+        ensure!(matches!(files.get(&path), Some(Entry::File(text, false)) if !text.is_empty()), "{path} is missing");
     }
     let root = tempfile::tempdir().context("cannot create a folder for the image")?;
     tarball::unpack(&files, root.path())?;

@@ -19,6 +19,8 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+/// Folder of the licences in the image, as Dockerfile has it, too.
+pub(crate) const DOCUMENTS: &str = "usr/share/ccm-rs";
 /// Prefix of the labels that are annotations, too.
 const STANDARD_LABELS: &str = "org.opencontainers.image.";
 
@@ -29,12 +31,17 @@ pub(crate) fn archive_name(version: &str) -> String {
 
 /// Writes the layout, its archive and the file systems. Returns the digest of the index, which names the image for all
 /// architectures.
-pub(super) fn write_layout(project: &Project, built: &[(Architecture, PathBuf)], out: &Path) -> Result<String> {
+pub(super) fn write_layout(
+    project: &Project,
+    built: &[(Architecture, PathBuf)],
+    licences: &[(&str, Vec<u8>)],
+    out: &Path,
+) -> Result<String> {
     let config = container(project)?;
     let mut layout = Layout::new();
     let mut manifests = Vec::new();
     for (architecture, binary) in built {
-        let layer = layer(project, binary)?;
+        let layer = layer(project, binary, licences)?;
         // The Containerfile adds it.
         write(&out.join(format!("rootfs-linux-{architecture}.tar.gz")), &layer)?;
         manifests.push(layout.image(project, &config, *architecture, &layer)?);
@@ -64,12 +71,16 @@ pub(crate) fn archive(project: &Project, root: &Path, archive: &Path) -> Result<
     write(archive, tarball::tar(&layout.end(&descriptor)?, project.epoch)?)
 }
 
-/// Returns the layer with the files that `deploy/image/layout` makes for the binary.
-fn layer(project: &Project, binary: &Path) -> Result<Vec<u8>> {
+/// Returns the layer with the files that `deploy/image/layout` makes for the binary, and with the licences.
+fn layer(project: &Project, binary: &Path, licences: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("cannot create a folder for the image")?;
     let root = folder.path().join("root");
     program::run(Command::new(project.root.join("deploy/image/layout")).arg(&root).arg(binary))?;
-    tarball::gzip(&tarball::tar(&tarball::read_folder(&root)?, project.epoch)?)
+    let mut tree = tarball::read_folder(&root)?;
+    for (name, text) in licences {
+        tree.insert(format!("{DOCUMENTS}/{name}"), Entry::File(text.clone(), false));
+    }
+    tarball::gzip(&tarball::tar(&tree, project.epoch)?)
 }
 
 /// Returns the description of the container with the labels of this build.
@@ -183,7 +194,7 @@ mod tests {
         let (project, out) = (project(), tempfile::tempdir().unwrap());
         // Any file can stand for a binary here.
         let built = Architecture::ALL.map(|architecture| (architecture, project.root.join("LICENSE")));
-        let digest = write_layout(&project, &built, out.path()).unwrap();
+        let digest = write_layout(&project, &built, &[("LICENSE", b"text".to_vec())], out.path()).unwrap();
         let layout = out.path().join(IMAGE);
         let top: Value = serde_json::from_slice(&read(&layout.join("index.json")).unwrap()).unwrap();
         assert_eq!(top["manifests"][0]["digest"], digest.as_str());
@@ -203,6 +214,7 @@ mod tests {
             let plain = tarball::gunzip(&read(&layout.join("blobs").join(sum)).unwrap()).unwrap();
             assert_eq!(image["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256(&plain))]));
             let files = tarball::read_tar(&plain).unwrap();
+            assert_eq!(files["usr/share/ccm-rs/LICENSE"], Entry::File(b"text".to_vec(), false));
             assert_eq!(files["bin/kubectl-ccm"], Entry::Link("../cloud-controller-manager".to_owned()));
         }
     }
@@ -211,7 +223,7 @@ mod tests {
     fn equal_binaries_make_equal_images() {
         let project = project();
         let built = [(Architecture::Amd64, project.root.join("LICENSE"))];
-        let digests = [0, 1].map(|_| write_layout(&project, &built, tempfile::tempdir().unwrap().path()).unwrap());
+        let digests = [0, 1].map(|_| write_layout(&project, &built, &[], tempfile::tempdir().unwrap().path()).unwrap());
         assert_eq!(digests[0], digests[1]);
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::dependencies::{Crate, Graph, Key};
 use super::sha256;
+use crate::DistArguments;
 use crate::project::{PROGRAM, Project};
 
 /// Returns the name of the document.
@@ -13,7 +14,7 @@ pub(crate) fn file_name(version: &str) -> String {
 }
 
 /// Returns the document. Crates of this workspace are components without an address in a registry.
-pub(super) fn document(project: &Project, graph: &Graph) -> Result<Vec<u8>> {
+pub(super) fn document(project: &Project, graph: &Graph, arguments: &DistArguments) -> Result<Vec<u8>> {
     let own =
         graph.crates.iter().find(|((name, _), _)| name == PROGRAM).context("the program is not in its own graph")?;
     let mut components = Vec::new();
@@ -33,7 +34,11 @@ pub(super) fn document(project: &Project, graph: &Graph) -> Result<Vec<u8>> {
             "timestamp": project.created(),
             "tools": {"components": [{"type": "application", "name": "xtask", "version": project.version}]},
             "component": component("application", own.0, own.1, graph),
-            "properties": [{"name": "ccm-rs:revision", "value": project.shown_revision()}],
+            "properties": [
+                {"name": "ccm-rs:revision", "value": project.shown_revision()},
+                {"name": "ccm-rs:profile", "value": arguments.profile},
+                {"name": "ccm-rs:features", "value": arguments.features},
+            ],
         },
         "components": components,
         "dependencies": dependencies,
@@ -100,6 +105,11 @@ mod tests {
         }
     }
 
+    fn arguments() -> DistArguments {
+        let [profile, features] = ["dist", "clouds"].map(str::to_owned);
+        DistArguments { arch: Vec::new(), out: None, profile, features, registry: None }
+    }
+
     fn project(epoch: u64) -> Project {
         let (root, target_directory) = (PathBuf::new(), PathBuf::new());
         Project { root, target_directory, version: "1.2.3".to_owned(), revision: "abc".to_owned(), epoch }
@@ -107,7 +117,8 @@ mod tests {
 
     #[test]
     fn document_names_each_crate_with_its_licence_sum_and_dependencies() {
-        let document: Value = serde_json::from_slice(&super::document(&project(0), &graph()).unwrap()).unwrap();
+        let document: Value =
+            serde_json::from_slice(&super::document(&project(0), &graph(), &arguments()).unwrap()).unwrap();
         let [component] = document["components"].as_array().unwrap().as_slice() else { panic!("{document:#}") };
         assert_eq!(component["purl"], "pkg:cargo/zstd@2.0.1%2B1.5.7");
         assert_eq!(component["hashes"], json!([{"alg": "SHA-256", "content": "ab"}]));
@@ -123,7 +134,8 @@ mod tests {
     #[test]
     fn serial_number_follows_from_the_content() {
         let serial = |epoch| {
-            let document: Value = serde_json::from_slice(&super::document(&project(epoch), &graph()).unwrap()).unwrap();
+            let document: Value =
+                serde_json::from_slice(&super::document(&project(epoch), &graph(), &arguments()).unwrap()).unwrap();
             document["serialNumber"].as_str().unwrap().to_owned()
         };
         assert_eq!(serial(0), serial(0));
