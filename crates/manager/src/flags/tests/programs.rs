@@ -154,7 +154,7 @@ fn plugin_of_kubectl_reads_the_kubeconfig_of_kubectl() {
         let words = [&[name, "--cloud-provider=hcloud"], words].concat();
         let report = ReportCommand { name: "doctor", about: "", after_help: "" };
         match report.parse(&program, words.into_iter().map(OsString::from)) {
-            Parsed::Flags(mut flags) => AsMut::<Flags>::as_mut(&mut *flags).misc.kubeconfig.to_path_buf(),
+            Parsed::Flags(mut flags) => AsMut::<Flags>::as_mut(&mut flags).misc.kubeconfig.to_path_buf(),
             Parsed::Say(text) | Parsed::Wrong(text) => panic!("{text}"),
         }
     };
