@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{Archive, Builder, EntryType, Header};
 
-/// One entry of a tar file.
+/// Entry of a tar file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A folder without its entries.

@@ -6,11 +6,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::image::{Image, read};
+use super::image::{Image, read, top};
 use super::{ok, skip};
 use crate::dist::{Architecture, IMAGE};
+use crate::program;
 use crate::project::Project;
-use crate::{program, read_text};
 
 /// Name of the image in the storage of this check.
 const NAME: &str = "localhost/ccm-check";
@@ -56,8 +56,7 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
     ])?;
     let out = work.path().join("image");
     buildah(&["push", NAME, &format!("oci:{}:check", out.display())])?;
-    let top: Value = serde_json::from_str(&read_text(&out.join("index.json"))?).context("cannot parse index.json")?;
-    let built = read(&out, &top["manifests"][0])?;
+    let built = read(&out, &top(&out)?)?;
     compare(&built, &expected)?;
     ok("buildah makes the same files and container from the Containerfile");
     Ok(())

@@ -27,11 +27,9 @@ pub(super) struct Image {
 /// Checks the image, and returns its digest.
 pub(super) fn check(project: &Project, folder: &Path) -> Result<String> {
     let layout = folder.join(IMAGE);
-    let top: Value =
-        serde_json::from_str(&read_text(&layout.join("index.json"))?).context("cannot parse index.json")?;
-    let descriptor = &top["manifests"][0];
+    let descriptor = top(&layout)?;
     let digest = descriptor["digest"].as_str().context("index.json names no image")?.to_owned();
-    let index = document(&layout, descriptor)?;
+    let index = document(&layout, &descriptor)?;
     let manifests = index["manifests"].as_array().context("the index lists no images")?;
     ensure!(!manifests.is_empty(), "the index lists no images");
     for entry in manifests {
@@ -141,7 +139,7 @@ fn readable(project: &Project, folder: &Path, digest: &str) -> Result<()> {
 }
 
 /// Returns the descriptor of the only entry of a layout.
-fn top(layout: &Path) -> Result<Value> {
+pub(super) fn top(layout: &Path) -> Result<Value> {
     let top: Value =
         serde_json::from_str(&read_text(&layout.join("index.json"))?).context("cannot parse index.json")?;
     Ok(top["manifests"][0].clone())

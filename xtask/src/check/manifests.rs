@@ -6,11 +6,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::ok;
 use crate::dist::INSTALL;
-use crate::project::Project;
 use crate::read_text;
 
 /// Checks the manifests that install a cloud.
-pub(super) fn check(_: &Project, folder: &Path, digest: &str) -> Result<()> {
+pub(super) fn check(folder: &Path, digest: &str) -> Result<()> {
     let mut images = std::collections::BTreeSet::new();
     let mut count = 0;
     for item in

@@ -41,7 +41,7 @@ pub(crate) const PLACEHOLDER: &str = "REGISTRY/cloud-controller-manager";
 /// Folder of the image layout.
 pub(crate) const IMAGE: &str = "image";
 
-/// Makes all artefacts.
+/// Makes all artefacts of a release in a temporary folder, and puts them in the place of those of an earlier run.
 pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
     let architectures: BTreeSet<Architecture> = arguments.arch.iter().copied().collect();
     let repository = repository(arguments.registry.clone(), std::env::var(REPOSITORY_VARIABLE).ok());
