@@ -1,7 +1,7 @@
 # A static binary in an image of its own: no shell, no package, nobody but 65532, nothing written to the root file system.
 #
 #   docker build -t cloud-controller-manager .
-#   docker build --build-arg TARGET=aarch64-unknown-linux-musl …       on a machine of that kind
+#   docker buildx build --platform linux/arm64 …                       for another kind of machine, emulated
 #   docker build --build-arg CLOUD_PROVIDER=linode …                   for manifests that do not name the cloud
 
 # The only base image, by digest: a tag can be moved. The digest is that of the index for all platforms. To refresh it, for instance for a new
@@ -11,22 +11,22 @@
 #
 # There is no `# syntax=` line: it would fetch one more image, by its tag, to read this file. Every Docker since 23 knows `--mount`.
 FROM rust:1.95.0-alpine@sha256:606fd313a0f49743ee2a7bd49a0914bab7deedb12791f3a846a34a4711db7ed2 AS build
-ARG TARGET=x86_64-unknown-linux-musl
 # What is built in: all clouds. "clouds,demo" adds the simulated cloud and the demo; "hcloud" alone is smaller.
 ARG FEATURES=clouds
 # The commit, for metrics and the User-Agent: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=
-# ring compiles C.
+# The program is built for the machine that the base image is for, linked with musl and static. ring compiles C.
 RUN apk add --no-cache gcc musl-dev
 WORKDIR /src
 # The pinned toolchain first: a layer that changes rarely.
 COPY rust-toolchain.toml ./
-RUN rustup show && rustup target add "$TARGET"
+RUN rustup show
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    CCM_REVISION="$REVISION" cargo build --profile dist --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$TARGET" && \
-    deploy/image/layout /image "target/$TARGET/dist/cloud-controller-manager" && \
+    target=$(rustc -vV | sed -n 's/^host: //p') && \
+    CCM_REVISION="$REVISION" cargo build --profile dist --locked --package cloud-controller-manager --no-default-features --features "$FEATURES" --target "$target" && \
+    deploy/image/layout /image "target/$target/dist/cloud-controller-manager" && \
     cargo run --locked --package xtask -- licences --features "$FEATURES" /image/usr/share/ccm-rs
 
 FROM scratch

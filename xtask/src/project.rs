@@ -1,5 +1,6 @@
 //! Facts about the checkout: its version, its commit and the time of that commit.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,6 +23,8 @@ pub(crate) struct Project {
     pub(crate) version: String,
     /// Commit, with the suffix `-dirty` if files differ from it. Empty without git.
     pub(crate) revision: String,
+    /// Features of the program, with those that each switches on.
+    pub(crate) feature_table: BTreeMap<String, Vec<String>>,
     /// Time of the commit in seconds, or the value of `SOURCE_DATE_EPOCH`. Zero without both.
     pub(crate) epoch: u64,
 }
@@ -36,15 +39,33 @@ impl Project {
         let metadata: Value = serde_json::from_str(&text).context("cannot parse the output of cargo metadata")?;
         let target = metadata["target_directory"].as_str().context("cargo metadata names no target_directory")?;
         let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-        let own = packages.iter().find(|package| package["name"] == PROGRAM);
-        let version = own.and_then(|package| package["version"].as_str()).context("the program has no version")?;
+        let program = packages.iter().find(|package| package["name"] == PROGRAM).context("there is no program")?;
+        let version = program["version"].as_str().context("the program has no version")?;
         Ok(Self {
+            feature_table: serde_json::from_value(program["features"].clone()).context("the program has no features")?,
             target_directory: target.into(),
             version: version.to_owned(),
             revision: revision(&root)?,
             epoch: epoch(&root)?,
             root,
         })
+    }
+
+    /// Returns these features, separated by commas, and those that they switch on. A feature that the program does not
+    /// have is an error.
+    pub(crate) fn features(&self, named: &str) -> Result<BTreeSet<String>> {
+        let mut open: Vec<&str> = named.split([',', ' ']).filter(|name| !name.is_empty()).collect();
+        let mut features = BTreeSet::new();
+        while let Some(name) = open.pop() {
+            let all = || self.feature_table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let switched_on =
+                self.feature_table.get(name).with_context(|| format!("no feature {name:?}; the features are {}", all()))?;
+            if features.insert(name.to_owned()) {
+                // Others name dependencies and their features.
+                open.extend(switched_on.iter().map(String::as_str).filter(|name| !name.contains([':', '/'])));
+            }
+        }
+        Ok(features)
     }
 
     /// Returns the time of the commit as RFC 3339 has it.
@@ -89,8 +110,27 @@ fn epoch(root: &Path) -> Result<u64> {
 }
 
 #[cfg(test)]
+impl Project {
+    /// Returns a project with the files, the version and the features of this checkout.
+    pub(crate) fn of_this_crate() -> Self {
+        let project = Self::read().unwrap();
+        Self { revision: String::new(), epoch: 0, ..project }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_include_those_that_they_switch_on_and_an_unknown_one_is_refused() {
+        let project = Project::of_this_crate();
+        let features = project.features("clouds").unwrap();
+        assert!(features.contains("hcloud") && !features.contains("demo"), "{features:?}");
+        assert_eq!(project.features("hcloud,aws").unwrap().into_iter().collect::<Vec<_>>(), ["aws", "hcloud"]);
+        let error = project.features("hclod").unwrap_err().to_string();
+        assert!(error.starts_with("no feature \"hclod\"; the features are alibabacloud, aws, "), "{error}");
+    }
 
     #[test]
     fn folder_without_git_has_no_commit_of_an_outer_repository() {
@@ -117,13 +157,7 @@ mod tests {
 
     #[test]
     fn time_of_the_commit_is_shown_in_utc() {
-        let project = Project {
-            root: PathBuf::new(),
-            target_directory: PathBuf::new(),
-            version: "1.2.3".to_owned(),
-            revision: String::new(),
-            epoch: 1_764_374_400,
-        };
+        let project = Project { epoch: 1_764_374_400, ..Project::of_this_crate() };
         assert_eq!(project.created(), "2025-11-29T00:00:00Z");
         assert_eq!(project.shown_revision(), "unknown");
     }

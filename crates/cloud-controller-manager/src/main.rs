@@ -27,7 +27,7 @@ fn providers() -> Registry {
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     #[cfg(feature = "rancher")]
     providers.register(provider_rancher::NAME, provider_rancher::factory);
-    #[cfg(feature = "alibaba")]
+    #[cfg(feature = "alibabacloud")]
     {
         providers.register(provider_alibaba::NAME, provider_alibaba::factory);
         providers.register(provider_alibaba::ALIAS, provider_alibaba::alicloud);

@@ -1,17 +1,21 @@
-//! Manifests: each names the image of this release by its digest.
+//! Manifests: each names the image of this release by its digest, and a cloud that the program has.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::ok;
-use crate::dist::INSTALL;
+use crate::dist::{INSTALL, cloud_of_manifest};
 use crate::read_text;
 
-/// Checks the manifests that install a cloud.
-pub(super) fn check(folder: &Path, digest: &str) -> Result<()> {
-    let mut images = std::collections::BTreeSet::new();
-    let mut count = 0;
+/// Feature that has all clouds.
+const ALL_CLOUDS: &str = "clouds";
+
+/// Checks the manifests that install a cloud, for a program with these features.
+pub(super) fn check(folder: &Path, digest: &str, features: &BTreeSet<String>) -> Result<()> {
+    let mut images = BTreeSet::new();
+    let mut clouds = BTreeSet::new();
     for item in
         std::fs::read_dir(folder.join(INSTALL)).with_context(|| format!("{} has no {INSTALL}", folder.display()))?
     {
@@ -23,11 +27,13 @@ pub(super) fn check(folder: &Path, digest: &str) -> Result<()> {
             ensure!(image.ends_with(&format!("@{digest}")), "{} names the image {image}", path.display());
             images.insert(image.to_owned());
         }
-        count += 1;
+        let cloud = cloud_of_manifest(&text).with_context(|| format!("{} names no cloud", path.display()))?;
+        clouds.insert(cloud.to_owned());
     }
-    ensure!(count >= 14, "only {count} manifests are in {INSTALL}");
+    let expected: BTreeSet<_> = features.iter().filter(|feature| *feature != ALL_CLOUDS).cloned().collect();
+    ensure!(clouds == expected, "{INSTALL} has manifests for {clouds:?}, and the program has {expected:?}");
     ensure!(images.len() == 1, "the manifests name several images: {images:?}");
-    ok(&format!("{count} manifests name the image by its digest"));
+    ok(&format!("manifests of {} clouds name the image by its digest", clouds.len()));
     Ok(())
 }
 

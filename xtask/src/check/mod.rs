@@ -25,7 +25,7 @@ pub(crate) fn all(project: &Project, folder: &Path) -> Result<()> {
     archives::check(project, folder)?;
     let digest = image::check(project, folder)?;
     containerfile::check(project, folder)?;
-    manifests::check(folder, &digest)?;
+    manifests::check(folder, &digest, &project.features(&sbom::features(project, folder)?)?)?;
     chart::check(project, folder, &digest)?;
     sbom::check(project, folder)?;
     println!("all artefacts in {} are as they should be", folder.display());

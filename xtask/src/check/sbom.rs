@@ -21,11 +21,24 @@ from cyclonedx.validation.json import JsonStrictValidator
 error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).read())
 sys.exit(str(error)[:2000] if error else 0)";
 
+/// Returns the features of the program, which are among the properties of the document.
+pub(super) fn features(project: &Project, folder: &Path) -> Result<String> {
+    let document = read(project, folder)?;
+    let properties = document["metadata"]["properties"].as_array().into_iter().flatten();
+    let mut features = properties.filter(|property| property["name"] == "ccm-rs:features");
+    let value = features.next().and_then(|property| property["value"].as_str());
+    Ok(value.context("the bill of materials has no property ccm-rs:features")?.to_owned())
+}
+
+fn read(project: &Project, folder: &Path) -> Result<Value> {
+    let path = folder.join(sbom_name(&project.version));
+    serde_json::from_str(&read_text(&path)?).with_context(|| format!("cannot parse {}", path.display()))
+}
+
 /// Checks the document, and compares it with the licences.
 pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
     let path = folder.join(sbom_name(&project.version));
-    let document: Value =
-        serde_json::from_str(&read_text(&path)?).with_context(|| format!("cannot parse {}", path.display()))?;
+    let document = read(project, folder)?;
     let components = document["components"].as_array().context("the bill of materials has no components")?;
     consistent(&document, &read_text(&folder.join(LICENCES))?)?;
     ok(&format!("the bill of materials has {} components, and each from outside has its licence", components.len()));

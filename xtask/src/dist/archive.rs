@@ -74,21 +74,12 @@ fn install_text(template: &str, project: &Project) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
     fn archive_has_the_program_its_licences_and_its_documents() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let binary = root.join("LICENSE");
-        let project = Project {
-            target_directory: PathBuf::new(),
-            version: "1.2.3".to_owned(),
-            revision: "abc".to_owned(),
-            epoch: 0,
-            root,
-        };
+        let project = Project { version: "1.2.3".to_owned(), revision: "abc".to_owned(), ..Project::of_this_crate() };
+        let binary = project.root.join("LICENSE");
         let documents = [("man/man8/x.8".to_owned(), b"manual".to_vec())];
         let tree = tree(&project, Architecture::Arm64, &binary, &documents, &[("T", b"texts".to_vec())]).unwrap();
         let folder = "cloud-controller-manager-1.2.3-linux-arm64";

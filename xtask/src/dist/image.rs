@@ -174,11 +174,10 @@ mod tests {
 
     fn project() -> Project {
         Project {
-            root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
-            target_directory: PathBuf::new(),
             version: "1.2.3".to_owned(),
             revision: "0123456789abcdef0123456789abcdef01234567".to_owned(),
             epoch: 1_764_374_400,
+            ..Project::of_this_crate()
         }
     }
 

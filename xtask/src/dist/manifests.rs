@@ -1,5 +1,7 @@
-//! Manifests with the image pinned by digest: `install/NAME.yaml` for each cloud, `manifests/` with the templates.
+//! Manifests with the image pinned by digest: `install/NAME.yaml` for each cloud of the program, `manifests/` with the
+//! templates.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -14,21 +16,28 @@ pub(crate) const INSTALL: &str = "install";
 const TEMPLATES: &str = "manifests";
 /// Manifests that are not of one cloud.
 const GENERAL: [&str; 5] = ["daemonset", "deployment", "rbac", "rbac-volumes", "static-pod"];
-/// Manifest of the simulated cloud, which is not in the image.
-const EXAMPLE: &str = "simulated";
+/// Flag that names the cloud in a manifest. Its value is the name of a feature, too.
+const CLOUD_FLAG: &str = "--cloud-provider=";
 
-/// Writes the manifests of the repository with this image.
-pub(super) fn pin(project: &Project, image: &str, out: &Path) -> Result<()> {
+/// Writes the manifests of the repository with this image: those of the clouds that are among the features, and the
+/// templates.
+pub(super) fn pin(project: &Project, image: &str, features: &BTreeSet<String>, out: &Path) -> Result<()> {
     let folder = project.root.join("deploy/manifests");
     let failed = || format!("cannot read {}", folder.display());
     for item in std::fs::read_dir(&folder).with_context(failed)? {
         let path = item.with_context(failed)?.path();
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        if path.extension().is_none_or(|it| it != "yaml") || name == EXAMPLE {
+        if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
         let text = read_text(&path)?;
         let is_general = GENERAL.contains(&name);
+        if !is_general {
+            let cloud = cloud(&text).with_context(|| format!("deploy/manifests/{name}.yaml has no {CLOUD_FLAG}"))?;
+            if !features.contains(cloud) {
+                continue;
+            }
+        }
         let pinned = pinned(&text, &project.version, image).with_context(|| format!("deploy/manifests/{name}.yaml"))?;
         // Permissions alone have no image.
         ensure!(
@@ -40,6 +49,11 @@ pub(super) fn pin(project: &Project, image: &str, out: &Path) -> Result<()> {
         write(&out.join(to).join(format!("{name}.yaml")), pinned)?;
     }
     Ok(())
+}
+
+/// Returns the cloud that a manifest names.
+pub(crate) fn cloud(manifest: &str) -> Option<&str> {
+    manifest.lines().find_map(|line| line.trim().strip_prefix("- ")?.strip_prefix(CLOUD_FLAG))
 }
 
 /// Returns the manifest with this image instead of the placeholder with its tag.
@@ -65,40 +79,46 @@ fn pinned(manifest: &str, version: &str, image: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     const IMAGE: &str = "registry.example.com/ccm@sha256:0123";
 
-    #[test]
-    fn every_cloud_has_a_manifest_with_the_pinned_image() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let project = Project {
-            root: root.clone(),
-            target_directory: PathBuf::new(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            revision: String::new(),
-            epoch: 0,
-        };
+    /// Returns the names of the manifests that are written for these features.
+    fn installs(features: &str) -> Vec<String> {
+        let project = Project::of_this_crate();
         let out = tempfile::tempdir().unwrap();
-        pin(&project, IMAGE, out.path()).unwrap();
-        for item in std::fs::read_dir(root.join("deploy/helm/ccm-rs/presets")).unwrap() {
-            let name = item.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned();
+        pin(&project, IMAGE, &project.features(features).unwrap(), out.path()).unwrap();
+        let pod = read_text(&out.path().join(TEMPLATES).join("static-pod.yaml")).unwrap();
+        assert!(pod.contains(&format!("image: {IMAGE}\n")), "{pod}");
+        let mut names = Vec::new();
+        for item in std::fs::read_dir(out.path().join(INSTALL)).unwrap() {
+            let path = item.unwrap().path();
+            let text = read_text(&path).unwrap();
+            assert!(text.contains(&format!("image: \"{IMAGE}\"\n")), "{}", path.display());
+            names.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+        }
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_cloud_of_the_program_has_a_manifest_with_the_pinned_image() {
+        let all = installs("clouds");
+        for cloud in Project::of_this_crate().features("clouds").unwrap() {
             // Manifests have the names of vendors.
-            let name = match name.as_str() {
+            let name = match cloud.as_str() {
                 "alibabacloud" => "alibaba",
                 "cce" => "baidu",
                 "gce" => "gcp",
                 "tencentcloud" => "tencent",
-                EXAMPLE => continue,
+                "clouds" => continue,
                 other => other,
             };
-            let text = read_text(&out.path().join(INSTALL).join(format!("{name}.yaml"))).unwrap();
-            assert!(text.contains(&format!("image: \"{IMAGE}\"\n")), "{name}");
+            assert!(all.iter().any(|found| found == name), "{name} is not among {all:?}");
         }
-        let pod = read_text(&out.path().join(TEMPLATES).join("static-pod.yaml")).unwrap();
-        assert!(pod.contains(&format!("image: {IMAGE}\n")), "{pod}");
+        // The simulated cloud is for demos.
+        assert!(!all.iter().any(|name| name == "simulated"));
+        assert_eq!(installs("hcloud"), ["hcloud", "hcloud-networks"]);
     }
 
     #[test]

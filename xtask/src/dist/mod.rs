@@ -26,7 +26,7 @@ pub(crate) use image::{
     CONFIG as IMAGE_CONFIG, DOCUMENTS, archive as image_archive, archive_name as image_archive_name,
 };
 pub(crate) use licences::{FILE as LICENCES, RUST_FILE as RUST_LICENCES};
-pub(crate) use manifests::INSTALL;
+pub(crate) use manifests::{INSTALL, cloud as cloud_of_manifest};
 pub(crate) use sbom::file_name as sbom_name;
 
 use crate::project::Project;
@@ -48,6 +48,7 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
     check_tools(project, &architectures)?;
     let folder = output_folder(project, arguments)?;
     refuse_files_of_others(&folder)?;
+    let features = project.features(&arguments.features)?;
     let parent = folder.parent().context("the folder of the artefacts has no parent")?;
     std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     let work = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent).context("cannot create a folder")?;
@@ -83,7 +84,7 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
 
     say("pinning the chart and the manifests");
     chart::package(project, &repository, &digest, out)?;
-    manifests::pin(project, &format!("{repository}@{digest}"), out)?;
+    manifests::pin(project, &format!("{repository}@{digest}"), &features, out)?;
     checksums::write_all(out)?;
 
     println!("image {repository}@{digest}");

@@ -111,8 +111,7 @@ mod tests {
     }
 
     fn project(epoch: u64) -> Project {
-        let (root, target_directory) = (PathBuf::new(), PathBuf::new());
-        Project { root, target_directory, version: "1.2.3".to_owned(), revision: "abc".to_owned(), epoch }
+        Project { version: "1.2.3".to_owned(), revision: "abc".to_owned(), epoch, ..Project::of_this_crate() }
     }
 
     #[test]
