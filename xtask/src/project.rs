@@ -42,7 +42,8 @@ impl Project {
         let program = packages.iter().find(|package| package["name"] == PROGRAM).context("there is no program")?;
         let version = program["version"].as_str().context("the program has no version")?;
         Ok(Self {
-            feature_table: serde_json::from_value(program["features"].clone()).context("the program has no features")?,
+            feature_table: serde_json::from_value(program["features"].clone())
+                .context("the program has no features")?,
             target_directory: target.into(),
             version: version.to_owned(),
             revision: revision(&root)?,
@@ -58,8 +59,10 @@ impl Project {
         let mut features = BTreeSet::new();
         while let Some(name) = open.pop() {
             let all = || self.feature_table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let switched_on =
-                self.feature_table.get(name).with_context(|| format!("no feature {name:?}; the features are {}", all()))?;
+            let switched_on = self
+                .feature_table
+                .get(name)
+                .with_context(|| format!("no feature {name:?}; the features are {}", all()))?;
             if features.insert(name.to_owned()) {
                 // Others name dependencies and their features.
                 open.extend(switched_on.iter().map(String::as_str).filter(|name| !name.contains([':', '/'])));

@@ -75,6 +75,7 @@ mod node;
 mod owned;
 mod provider;
 mod registry;
+mod request_id;
 mod routes;
 #[cfg(feature = "scripted")]
 pub mod scripted;
@@ -110,6 +111,7 @@ pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress
 pub use owned::{OwnedResource, Owner, RemovalOutcome};
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};
 pub use registry::{ConfigFile, Factory, Registry};
+pub use request_id::without_request_ids;
 pub use routes::{Route, Routes};
 pub use setup::{CloudMetrics, NoCloudMetrics, ProviderSeries, SeriesKind, Setup};
 pub use string_map::StringMap;

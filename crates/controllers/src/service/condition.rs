@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
-use cloud_provider::{Error, Service, visible};
+use cloud_provider::{Error, Service, visible, without_request_ids};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -165,7 +165,7 @@ impl Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ShownCondition {
     pub(super) reason: Box<str>,
-    /// Hash of the message.
+    /// Hash of the message without IDs of requests: a retry that fails alike is no reason to write the Service.
     message: u64,
     /// Time at which this run wrote the condition, if it did.
     at: Option<Instant>,
@@ -179,7 +179,7 @@ pub(super) fn shown(service: &Service) -> Option<ShownCondition> {
 
 fn sum(message: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    message.hash(&mut hasher);
+    without_request_ids(message).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -315,6 +315,8 @@ mod tests {
         ] {
             assert_eq!(condition(next.clone()).is_due(&shown, after(seconds)), expected, "{next} after {seconds} s");
         }
+        let request = |id: u32| condition(Error::other(format!("500 (x-request-id {id})")));
+        assert!(!request(2).is_due(&request(1).written(start), after(3600)), "a retry that fails alike");
         let of_another_run = ShownCondition { at: None, ..shown };
         assert!(condition(Error::other("502")).is_due(&of_another_run, start));
     }

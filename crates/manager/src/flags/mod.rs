@@ -215,13 +215,14 @@ impl Flags {
         if let Some(document) = reference::document_subcommand(program, &arguments) {
             return document;
         }
+        let first = arguments.get(1).map(|word| word.to_string_lossy().into_owned());
         let read = match command::read::<Self>(&reference::full_command(program), program.name, arguments) {
             Ok(read) => read,
             Err(Parsed::Say(text)) => return Parsed::Say(text),
             Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
             Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
         };
-        let flags = reference::refuse_plugin(program).and_then(|()| finish(program, read));
+        let flags = reference::refuse_plugin(program, first.as_deref()).and_then(|()| finish(program, read));
         flags.map_or_else(Parsed::Wrong, |flags| Parsed::Flags(Box::new(flags)))
     }
 }

@@ -8,9 +8,7 @@ use clap::{Arg, Command, CommandFactory as _};
 use super::gates::{HISTORIC, HISTORIC_PROVIDERS};
 use super::program::{PLUGIN, PROGRAMS, PROVIDERS_OF_OTHERS, Program};
 use super::provider_flags::Effect;
-use super::{
-    Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, provider_flags, removed, subcommand,
-};
+use super::{Flags, GATES, INERT, Parsed, Stage, command, completion, provider_flags, removed, subcommand};
 
 /// Flags whose default differs from the Go program's (D-10), with the Go program's default.
 pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
@@ -69,10 +67,14 @@ fn plugin_help(program: &Program, arguments: &[OsString]) -> Option<String> {
     })
 }
 
-/// Returns the reason why the plugin of kubectl does not start the manager.
-pub(super) fn refuse_plugin(program: &Program) -> Result<(), String> {
+/// Returns the reason why the plugin of kubectl does not start the manager. A first argument that is not a flag is
+/// probably a misspelt subcommand.
+pub(super) fn refuse_plugin(program: &Program, first: Option<&str>) -> Result<(), String> {
     if program.name() != PLUGIN {
         return Ok(());
+    }
+    if let Some(word) = first.filter(|word| !word.starts_with('-')) {
+        return Err(format!("unknown subcommand {word:?}; {}", subcommand::hint(word)));
     }
     let names: Vec<_> = subcommand::SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
     Err(format!(
@@ -108,7 +110,7 @@ fn man(program: &Program) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let command = full_command(program).after_help(format!("Subcommands:\n{}", subcommand::list()));
-    _ = clap_mangen::Man::new(command).section("8").source(KUBERNETES_VERSION).render(&mut text);
+    _ = clap_mangen::Man::new(command).section("8").source(subcommand::product()).render(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 

@@ -292,7 +292,7 @@ impl LoadBalancers for LoadBalancerEngine {
         let actual = result.for_changes()?.filter(|_| !is_first);
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         if actual.is_none() {
-            self.cloud().check_creation(&identity).await?;
+            self.cloud().check_creation(&identity, &wanted).await?;
         }
         let wanted = match actual {
             Some(actual) => self.cloud().fit(wanted, actual, &identity)?,

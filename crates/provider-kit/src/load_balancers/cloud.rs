@@ -109,11 +109,17 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     }
 
     /// Checks that a load balancer may be created for the Service, for example that its annotation does not name one that
-    /// does not exist. Called before a creation is planned or carried out.
+    /// does not exist, or that a setting is stated that only a new load balancer needs. Called before a creation is
+    /// planned or carried out, so that a plan does not promise what every sync refuses.
     ///
     /// # Errors
     /// *Invalid*, with what the user must correct; or the cloud's answer.
-    async fn check_creation(&self, _identity: &Identity<'_>) -> Result<()> {
+    async fn check_creation(
+        &self,
+        _identity: &Identity<'_>,
+        _spec: &Self::Spec,
+        _desired: &ResourceGraph,
+    ) -> Result<()> {
         Ok(())
     }
 

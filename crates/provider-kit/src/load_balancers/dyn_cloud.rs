@@ -52,7 +52,7 @@ pub(super) trait DynLoadBalancerCloud: Send + Sync + 'static {
         scope: Scope,
     ) -> Result<ResourceGraph>;
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>>;
-    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()>;
+    async fn check_creation(&self, identity: &Identity<'_>, desired: &ResourceGraph) -> Result<()>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
     fn machines(&self) -> &dyn Machines;
     async fn target_health(&self, observed: &ObservedLoadBalancer) -> Result<Option<BTreeMap<String, TargetHealth>>>;
@@ -169,13 +169,14 @@ impl<C: LoadBalancerCloud> DynLoadBalancerCloud for TypedCloud<C> {
         self.cloud.read(query).await
     }
 
-    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
-        self.cloud.check_creation(identity).await
+    async fn check_creation(&self, identity: &Identity<'_>, desired: &ResourceGraph) -> Result<()> {
+        self.cloud.check_creation(identity, &self.parsed(identity).spec, desired).await
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
         if change.actual.is_none() {
-            self.cloud.check_creation(change.identity).await?;
+            let desired = change.outcome_of_all().and_then(|outcome| outcome.graph).unwrap_or_default();
+            self.check_creation(change.identity, &desired).await?;
         }
         self.cloud.apply(change, &self.parsed(change.identity).spec).await
     }

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use cloud_provider::without_request_ids;
 use jiff::Timestamp;
 use lru::LruCache;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub enum CorrelationOutcome {
         namespace: String,
         /// Name of the Event.
         name: String,
-        /// A strategic-merge patch: count, last time, and the message if it is a merged one.
+        /// A strategic-merge patch: count, last time, and the message if it is a merged one or names a request.
         patch: Value,
         /// The whole object, in case the existing one no longer exists: the API server keeps Events for an hour by
         /// default.
@@ -111,7 +112,8 @@ impl Correlator {
             return CorrelationOutcome::Create { namespace, event: whole };
         }
         let mut patch = json!({"count": seen.count, "lastTimestamp": api_time(event.time)});
-        if merged {
+        // The ID of the last request is the one that helps: the cloud keeps its logs for a limited time.
+        if merged || without_request_ids(&message) != message {
             patch["message"] = message.into();
         }
         CorrelationOutcome::Patch { namespace, name, patch, event: whole }
@@ -120,7 +122,9 @@ impl Correlator {
     /// Returns whether the event is replaced by the merged one of its group, and the key under which it is counted.
     fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u64) {
         let of_group = (object, event.type_, &event.reason);
-        let (group_key, message) = (key(&of_group), key(&event.message));
+        // Attempts that fail alike differ in the IDs of their requests only, and are one Event with a count.
+        let text = without_request_ids(&event.message);
+        let (group_key, message) = (key(&of_group), key(&text));
         let fresh = || Group { last: now, message: None, others: Vec::new() };
         let group = self.groups.get_or_insert_mut(group_key, fresh);
         if now.saturating_duration_since(group.last) > GROUP_LIFE {
@@ -133,7 +137,7 @@ impl Correlator {
             }
             group.others.push(message);
         }
-        (false, key(&(of_group, &event.message)))
+        (false, key(&(of_group, &text)))
     }
 }
 

@@ -97,6 +97,16 @@ fn an_exact_repeat_is_counted_on_the_same_object() {
 }
 
 #[test]
+fn attempts_that_differ_in_the_request_id_only_are_one_event_with_the_last_id() {
+    let text = |id: u32| format!("no quota (x-correlation-id {id}); raise it");
+    let events: Vec<_> = (1..=12).map(|i| event("n", "R", &text(i), s(u64::from(i)))).collect();
+    let shown = run(&events);
+    assert_eq!(shown[0], "create: no quota (x-correlation-id 1); raise it");
+    assert_eq!(shown[11], "patch 12: no quota (x-correlation-id 12); raise it");
+    assert_eq!(shown.iter().filter(|line| line.starts_with("create")).count(), 1, "{shown:?}");
+}
+
+#[test]
 fn events_are_merged_from_the_tenth_different_message_on() {
     let mut events: Vec<_> = (1..=12).map(|i| event("n", "R", &format!("m{i}"), s(i))).collect();
     events.push(event("n", "R", "m3", s(20)));

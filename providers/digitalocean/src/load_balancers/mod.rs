@@ -272,7 +272,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     /// Refuses to create a load balancer for a Service whose annotation names one that does not exist. An ID that this
     /// program wrote, and whose load balancer was deleted since, is replaced: the Service still shows its address, another
     /// annotation has the ID, too, or this process has deleted it.
-    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+    async fn check_creation(&self, identity: &Identity<'_>, _: &Spec, _: &ResourceGraph) -> Result<()> {
         let Some(id) = &identity.requested_id else { return Ok(()) };
         let was_deleted = self.api().requested.was_deleted(id, identity.uid());
         let is_ours = was_deleted || requested::was_created(identity.service, id);

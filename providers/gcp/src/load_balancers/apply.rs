@@ -237,10 +237,10 @@ impl Session<'_> {
                 self.pending.extend(operation);
                 Ok(())
             }
-            _ if kind == FIREWALL && settings.get("targetTags").is_none() => Err(Error::invalid(
-                "no network tag of a Node is known, and a firewall without one is for the whole network; set node-tags in the cloud configuration",
-            )),
-            _ if kind == FIREWALL => self.firewall(Method::POST, &name, settings).await,
+            _ if kind == FIREWALL => {
+                check_tags(resource, settings)?;
+                self.firewall(Method::POST, &name, settings).await
+            }
             _ => self.begin(self.place.all(Method::POST, kind, "").json(&body(&name, settings))).await,
         };
         let Some(mut known) = known else { return sent };
@@ -401,4 +401,15 @@ impl Session<'_> {
             *check = self.place.url_of(check.as_str().unwrap_or_default()).into();
         }
     }
+}
+
+/// Fails if a resource is a new firewall without network tags, which would be for the whole network.
+pub(super) fn check_tags(resource: &ResourceKey, settings: &Attributes) -> Result<()> {
+    if !resource.is_of_kind(FIREWALL.word) || settings.get("targetTags").is_some() {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "no network tag of a Node is known, and a firewall without one is for the whole network; set node-tags in the \
+         cloud configuration",
+    ))
 }

@@ -35,6 +35,7 @@ use provider_kit::transport::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::apply::check_tags;
 use self::groups::Groups;
 use self::names::{IPV6, LbNames, denial, is_ipv6, traffic};
 use self::objects::{Check, Firewall, Pool, Ports, Rule, firewall_description, service_description};
@@ -394,6 +395,10 @@ impl LoadBalancerCloud for GceLoadBalancers {
                 Ok(ListResult::of(found.into_iter().flatten().collect()))
             }
         }
+    }
+
+    async fn check_creation(&self, _: &Identity<'_>, _: &Spec, desired: &ResourceGraph) -> Result<()> {
+        desired.resources.iter().try_for_each(|(resource, settings)| check_tags(resource, settings))
     }
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {

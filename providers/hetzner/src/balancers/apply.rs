@@ -323,15 +323,19 @@ pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Po
         settings.text("protocol") == Some("https") && has_none
     };
     match listeners.find(|(_, settings)| is_bare(settings)) {
-        Some((port, _)) => Err(Error::invalid(format!(
-            "port {}: https needs a certificate: name one in annotation {}, or set {} to managed, and {}",
-            port.number,
-            key::HTTP_CERTIFICATES.key(),
-            key::CERTIFICATE_TYPE.key(),
-            key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
-        ))),
+        Some((port, _)) => Err(Error::invalid(format!("port {}: {}", port.number, needs_certificate()))),
         None => Ok(()),
     }
+}
+
+/// Returns how a Service with `https` gets a certificate.
+pub(super) fn needs_certificate() -> String {
+    format!(
+        "https needs a certificate: name one in annotation {}, or set {} to managed, and {}",
+        key::HTTP_CERTIFICATES.key(),
+        key::CERTIFICATE_TYPE.key(),
+        key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
+    )
 }
 
 /// A certificate is not part of a load balancer's state once it is created.

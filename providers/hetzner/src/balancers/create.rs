@@ -3,7 +3,9 @@
 use cloud_provider::{Error, Result, SyncCallbacks};
 use jiff::Timestamp;
 use provider_kit::inventory::Found;
-use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, Operation, ResourceKey, Targets, plan};
+use provider_kit::load_balancers::{
+    Applied, Change, Identity, ObservedLoadBalancer, Operation, ResourceGraph, ResourceKey, Targets, plan,
+};
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -27,6 +29,22 @@ struct Created {
     action: Option<Action>,
 }
 
+/// Checks what only a new load balancer needs: a location, a network if it is private, and certificates of `https`.
+pub(super) fn check(identity: &Identity<'_>, desired: &ResourceGraph) -> Result<()> {
+    let setting = |name| desired.balancer_attributes().and_then(|settings| settings.text(name));
+    if setting("location").or(setting("network_zone")).is_none() {
+        return Err(Error::invalid(format!(
+            "load balancer {:?} has no location: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
+             HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+            identity.name,
+            key::LOCATION.key(),
+            key::NETWORK_ZONE.key()
+        )));
+    }
+    check_reachable(desired, None)?;
+    check_certificates(desired.listeners())
+}
+
 /// Creates a load balancer with everything that the API takes in one request; the rest is planned from the answer.
 pub(super) async fn create(
     balancers: &HcloudLoadBalancers,
@@ -43,17 +61,6 @@ pub(super) async fn create(
     });
     let settings = graph.balancer_attributes().cloned().unwrap_or_default();
     let setting = |key| json!(settings.get(key));
-    if settings.text("location").or(settings.text("network_zone")).is_none() {
-        return Err(Error::invalid(format!(
-            "load balancer {:?} has no location: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
-             HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-            identity.name,
-            key::LOCATION.key(),
-            key::NETWORK_ZONE.key()
-        )));
-    }
-    check_reachable(&graph, None)?;
-    check_certificates(graph.listeners())?;
     balancers.can_become(settings.text("type"), now).await?;
     // An address or a subnet can only be chosen when the load balancer is attached; private targets come after that.
     let network = graph.resources.get(&network_resource(""));

@@ -288,6 +288,10 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         }
     }
 
+    async fn check_creation(&self, identity: &Identity<'_>, _: &ServiceSpec, desired: &ResourceGraph) -> Result<()> {
+        create::check(identity, desired)
+    }
+
     async fn apply(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Applied> {
         self.carry_out(change, spec, Timestamp::now()).await
     }

@@ -314,7 +314,11 @@ impl ServiceSpec {
             warnings: Vec::new(),
         };
         let questionable = reader.annotations.warnings().iter().map(|text| (QUESTIONABLE, text.clone())).collect();
-        let texts: Vec<_> = warnings.iter().map(|(_, text)| text.clone()).collect();
+        let mut texts: Vec<_> = warnings.iter().map(|(_, text)| text.clone()).collect();
+        // An existing load balancer may have certificates that a user added in the cloud, so this is no event.
+        if protocol == Protocol::Https && matches!(spec.certificates, Certificates::Unstated) {
+            texts.push(super::apply::needs_certificate());
+        }
         let spec = Self { warnings: [questionable, warnings].concat(), ..spec };
         reader.annotations.parsed(spec).warned(texts)
     }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudProvider, Cluster, Error, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers, Node, Result, Service,
+    CloudProvider, Cluster, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers, Node, Plan, Result,
+    Service,
 };
 use hetzner_fake::{Balancer, Fake, Options, Target};
 use parking_lot::Mutex;
@@ -141,6 +142,13 @@ impl Scene {
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
         let status = self.balancers().await.ensure(request).await?;
         Ok(status.unwrap().ingress.unwrap_or_default())
+    }
+
+    /// Plans a sync of the Service.
+    pub(super) async fn plan(&mut self) -> Result<Plan> {
+        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
+        self.balancers().await.plan(request, Goal::Ensured).await
     }
 
     pub(super) async fn ensure(&mut self) -> Vec<String> {

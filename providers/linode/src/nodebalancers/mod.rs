@@ -382,7 +382,7 @@ impl LoadBalancerCloud for NodeBalancers {
         Adoption::Adopt
     }
 
-    async fn check_creation(&self, identity: &Identity<'_>) -> Result<()> {
+    async fn check_creation(&self, identity: &Identity<'_>, _: &NodeBalancerSpec, _: &ResourceGraph) -> Result<()> {
         adoption::check_requested_exists(identity)
     }
 

@@ -1,7 +1,9 @@
 //! Creation of a load balancer with all of its parts in one request.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Applied, Change, ObservedLoadBalancer, ResourceGraph, ResourceKey, State};
+use provider_kit::load_balancers::{
+    Applied, Change, Identity, ObservedLoadBalancer, ResourceGraph, ResourceKey, State,
+};
 use provider_kit::transport::{Answer, Call};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
@@ -16,14 +18,32 @@ use crate::api::created;
 
 /// The namespace of tags that only OKE may write.
 const OKE_TAGS: &str = "orcl-containerengine";
+
 impl LoadBalancers {
+    /// Checks what only a new load balancer needs: that no other is requested, a free address, and few groups.
+    pub(super) async fn check_new(
+        &self,
+        identity: &Identity<'_>,
+        spec: &LoadBalancerSpec,
+        desired: &ResourceGraph,
+    ) -> Result<()> {
+        if let Some(id) = &identity.requested_id {
+            return Err(Error::invalid(format!("load balancer {id} does not exist, or may not be read")));
+        }
+        if spec.mode == SecurityMode::Groups {
+            let settings = desired.balancer_attributes().cloned().unwrap_or_default();
+            group_ids(&settings, Some("its own"))?;
+        }
+        if let Some(ip) = spec.reserved_ip {
+            self.reserved(ip).await?;
+        }
+        Ok(())
+    }
+
     /// Creates a load balancer with its backend sets, listeners and certificates in one request. Rules of security lists
     /// follow when it exists.
     pub(super) async fn create(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let (identity, form) = (change.identity, Form::of_kind(spec.kind));
-        if let Some(id) = &identity.requested_id {
-            return Err(Error::invalid(format!("load balancer {id} does not exist, or may not be read")));
-        }
         let graph = change.outcome_of_all().and_then(|it| it.graph).unwrap_or_default();
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let mut body = settings.clone().matching(|key| key != RULES).nested();

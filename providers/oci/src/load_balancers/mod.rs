@@ -243,6 +243,16 @@ impl LoadBalancerCloud for LoadBalancers {
         if is_new { Recovery::Replace } else { Recovery::Never }
     }
 
+    async fn check_creation(
+        &self,
+        identity: &Identity<'_>,
+        spec: &LoadBalancerSpec,
+        desired: &ResourceGraph,
+    ) -> Result<()> {
+        let own = self.of_account(identity.service)?;
+        own.as_deref().unwrap_or(self).check_new(identity, spec, desired).await
+    }
+
     async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
         let own = self.of_account(change.identity.service)?;
         own.as_deref().unwrap_or(self).carry_out(change, spec).await

@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::scripted::ScriptedCluster;
 use cloud_provider::{
-    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, LoadBalancerRequest,
-    LoadBalancerStatus, Node, NodeAddress, Result, Service, Setup,
+    AddressType, Caches, CloudProvider, Cluster, ConfigFile, Context, Environment, Goal, LoadBalancerRequest,
+    LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, Setup,
 };
 use oci_fake::{COMPARTMENT, FINGERPRINT, Handle, KEY, LB_SUBNET, Oracle, TENANCY, USER, VCN};
 use provider_kit::transport::{Connector, in_process};
@@ -168,6 +168,14 @@ impl Harness {
         let status = provider.load_balancers().unwrap().ensure(request).await?.unwrap_or_default();
         service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
         Ok(status)
+    }
+
+    /// Plans a sync of a Service.
+    pub(crate) async fn plan(&self, provider: &Oci, service: &Service) -> Result<Plan> {
+        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        self.cluster.set_services([service.clone()]);
+        let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, callbacks: &() };
+        provider.load_balancers().unwrap().plan(request, Goal::Ensured).await
     }
 
     pub(crate) async fn delete(&self, provider: &Oci, service: &Service) -> Result<()> {

@@ -558,8 +558,12 @@ async fn reserved_ip_is_used_if_it_is_available() {
     for (ip, expected) in
         [("192.0.2.8", "is in use"), ("192.0.2.9", "there is no reserved public IP"), ("odd", "is not an IP address")]
     {
-        let error = harness.ensure(&provider, &mut web(ip)).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+        for error in [
+            harness.plan(&provider, &web(ip)).await.unwrap_err(),
+            harness.ensure(&provider, &mut web(ip)).await.unwrap_err(),
+        ] {
+            assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+        }
     }
     let mut good = web("192.0.2.7");
     let status = harness.ensure(&provider, &mut good).await.unwrap();

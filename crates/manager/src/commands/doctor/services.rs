@@ -94,8 +94,9 @@ fn is_missing(service: &Service) -> Finding {
         "{}: LoadBalancerMissing: the Service shows an address, but its load balancer does not exist in the cloud",
         name(service)
     );
-    let remedy = "the manager creates it again with the next sync of the Service; to have that at once, change an annotation \
-                  or restart the manager; the address may be another one";
+    let remedy = "restart the manager: it reads all load balancers when it starts, and creates this one again, maybe with \
+                  another address; with --load-balancer-drift-check-period=1h and --load-balancer-drift=repair it does so \
+                  by itself";
     Finding::warning("services", text, remedy)
 }
 

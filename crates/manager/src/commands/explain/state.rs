@@ -78,8 +78,8 @@ states! {
     NoNodes, Waits, "No Node can be a target of the load balancer.",
         "A target must be initialised, and neither excluded nor about to be removed.";
     LoadBalancerMissing, Waits, "The Service shows an address, but its load balancer does not exist in the cloud: somebody deleted it there.",
-        "The manager creates it again with the next sync of the Service; to have that at once, change an annotation or restart the \
-         manager. The address may be another one.";
+        "Restart the manager: it reads all load balancers when it starts, and creates this one again, maybe with another address. \
+         With --load-balancer-drift-check-period=1h and --load-balancer-drift=repair it does so by itself.";
     EnsureFailed, Waits, "The last sync failed; it is retried with growing pauses of at most 5 minutes.",
         "If it lasts, remove the cause that the error names.";
     DeletionFailed, Waits, "The last try to delete the load balancer failed; it is retried with growing pauses of at most 5 minutes.",

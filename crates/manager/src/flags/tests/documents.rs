@@ -146,6 +146,8 @@ fn manual_page_has_flags_and_synopsis() {
     for word in ["leader\\-elect", "SYNOPSIS", "Joins a Kubernetes cluster"] {
         assert!(page.contains(word), "{word}: {page}");
     }
+    let footer = page.lines().find(|line| line.starts_with(".TH")).unwrap_or_default();
+    assert!(footer.contains(&format!("ccm-rs v{}", env!("CARGO_PKG_VERSION"))), "{footer}");
 }
 
 #[test]

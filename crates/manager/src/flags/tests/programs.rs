@@ -128,6 +128,8 @@ fn plugin_of_kubectl_has_the_subcommands_and_starts_no_manager() {
     assert!(said(&["kubectl-ccm", "version"]).contains("run as kubectl-ccm"));
     assert!(said(&["kubectl-ccm", "--version"]).contains("ccm-rs v"));
     assert!(said(&["/cloud-controller-manager", "/bin/kubectl-ccm", "version"]).contains("run as kubectl-ccm"));
+    let text = wrong(&["kubectl-ccm", "plna", "--output=json"]);
+    assert_eq!(text, "unknown subcommand \"plna\"; did you mean \"plan\"?");
     for words in [&["kubectl-ccm", "--cloud-provider=hcloud"][..], &["kubectl-ccm", "--version=false"]] {
         let text = wrong(words);
         assert!(

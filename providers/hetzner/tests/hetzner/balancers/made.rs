@@ -289,11 +289,30 @@ async fn plan_names_settings_by_their_annotations_and_changes_nothing() {
     scene.changes();
     scene.annotate("algorithm-type", "least_connections");
     scene.annotate("health-check-interval", "30s");
-    let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), kubernetes());
-    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, callbacks: &() };
-    let plan = scene.balancers().await.plan(request, cloud_provider::Goal::Ensured).await.unwrap();
+    let plan = scene.plan().await.unwrap();
     let details: Vec<_> = plan.steps.iter().map(|step| step.detail.as_str()).collect();
     assert_eq!(details[0], format!("{PREFIX}algorithm-type: round_robin → least_connections"));
     assert!(details[1].contains(&format!("{PREFIX}health-check-interval: 15 → 30")), "{details:?}");
     assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// Changes the Service of a scene.
+type Mistake = fn(&mut Scene);
+
+/// A plan is no promise of a load balancer that every sync refuses.
+#[tokio::test(start_paused = true)]
+async fn plan_is_refused_like_the_creation_of_a_load_balancer_that_is_not_possible() {
+    let mistakes: [(Mistake, &str); 3] = [
+        (|scene| scene.env("LOCATION", ""), "has no location"),
+        (|scene| scene.annotate("protocol", "https"), "https needs a certificate"),
+        (|scene| scene.annotate("disable-public-network", "true"), "needs a network"),
+    ];
+    for (make, expected) in mistakes {
+        let mut scene = Scene::new();
+        make(&mut scene);
+        for error in [scene.plan().await.unwrap_err(), scene.refused().await] {
+            assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+        }
+        assert_eq!(scene.changes(), [""; 0], "{expected}");
+    }
 }
