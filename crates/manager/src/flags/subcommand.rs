@@ -34,6 +34,9 @@ pub(super) fn hint(word: &str) -> String {
             .to_owned();
     }
     let names: Vec<_> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
+    if names.contains(&word) {
+        return format!("write the subcommand {word:?} before all flags");
+    }
     match names.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b))) {
         Some(name) if similarity(name) >= SIMILAR => format!("did you mean {name:?}?"),
         _ => format!("write --name=value, or one of the subcommands {}", names.join(", ")),
@@ -64,6 +67,7 @@ mod tests {
         {
             assert_eq!(hint(word), format!("did you mean {name:?}?"), "{word}");
         }
+        assert_eq!(hint("doctor"), "write the subcommand \"doctor\" before all flags");
         assert!(hint("false").starts_with("write --name=value, or one of the subcommands plan, "), "{}", hint("false"));
     }
 }
